@@ -21,6 +21,9 @@ import hypothesis
 import pytest
 import structlog
 
+# Before they are imported: an assertion of a helper that fails shows its values, too.
+pytest.register_assert_rewrite("helpers")
+
 from helpers.cluster import Cluster, clear_namespace, delete_namespace, new_namespace
 from helpers.examples import DEFAULT_PROFILE, PROFILES
 from helpers.kubernetesversion import check_marker, is_not_applicable

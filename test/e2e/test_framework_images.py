@@ -6,7 +6,7 @@ import pytest
 
 from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
-from helpers.poll import eventually
+from helpers.poll import until
 from localcluster import images
 from localcluster import nodes as nodes_module
 
@@ -36,6 +36,6 @@ def test_a_framework_is_imported_as_it_was_compiled_in_its_image(
     flags = ("--image", image, "--image-pull-policy=IfNotPresent", "--restart=Never", "--command", "--")
     kubectl.must("run", "one", *flags, "sh", "-c", command)
     phase = ("get", "pod", "one", "-o", "jsonpath={.status.phase}")
-    ended = eventually(lambda: (now := kubectl.must(*phase)) in ("Succeeded", "Failed") and now, 240)
+    ended = until(lambda: kubectl.must(*phase), lambda now: now in ("Succeeded", "Failed"), 240)
     assert ended == "Succeeded", kubectl.run("logs", "one").out
     assert kubectl.must("logs", "one") == "0\n"

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.fakeclock import FakeClock
 from helpers.informercontract import Diary
-from helpers.poll import eventually
+from helpers.poll import eventually, until
 from helpers.scripted import FedRequester
 from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing
 from tfjob_controller.kube.cache.informer import Informer
@@ -104,7 +104,7 @@ def test_what_a_handler_raises_is_counted_and_the_next_change_delivered(setup: S
     registration = setup.informer.add_handler(diary, name="buggy")
     setup.started(*LIST_OF_A, line("MODIFIED", A7))
     diary.comes_to(("add", "a", 0, True), ("update", "a", 0, 0))
-    statistics = eventually(lambda: (s := registration.statistics()).pending == 0 and s, timeout=5.0)
+    statistics = until(registration.statistics, lambda statistics: statistics.pending == 0)
     assert (statistics.failures, statistics.name, statistics.thread_restarts) == (1, "buggy", 0)
 
 
