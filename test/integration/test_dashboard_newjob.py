@@ -149,6 +149,25 @@ def test_the_answer_of_the_dry_run_is_shown_at_the_field_that_it_names(guest: Vi
     expect(page.locator("#problem-yaml")).to_contain_text("noSuchField")
 
 
+def test_buttons_that_are_pressed_before_earlier_answers_have_come_do_their_work_in_order(
+    guest: Visitor, trial: Trial
+) -> None:
+    page = guest.page
+    field(page, "Kind").select_option("TFJob")
+    expect(field(page, "Workers")).to_be_visible()
+    for label, text in (("Name", trial.name), ("Image", "example/train:1")):
+        fill(page, label, text)
+    expect(manifest(page)).to_have_value(re.compile("image: example/train:1"))
+    slow = {"offline": False, "latency": 500, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
+    fill(page, "Workers", "3")
+    press(page, "Check")
+    press(page, "Create")
+    page.get_by_role("button", name="Create", exact=True).blur()
+    expect(page.get_by_label("Diagnosis")).to_be_visible()
+    assert [each["replicas"] for each in trial.jobs.get(trial.name)["spec"]["replicaSpecs"]] == [1, 3]
+
+
 def test_no_field_can_inject_anything(guest: Visitor) -> None:
     page = guest.page
     for label in TEXTS:

@@ -148,6 +148,11 @@
   const sent = new WeakMap();
   // A side is the fieldset of the form, the text area of the YAML, or for a button the whole form.
   const fieldsOf = (side) => JSON.stringify([...(side.elements || [side])].map((each) => [each.name, each.value]));
+  // A request that has waited for others says which button was pressed, also if that has lost the focus since.
+  document.addEventListener("htmx:configRequest", (event) => {
+    const button = event.detail.triggeringEvent?.submitter;
+    if (button?.name) event.detail.parameters[button.name] = button.value;
+  });
   document.addEventListener("htmx:beforeRequest", (event) => {
     const form = document.getElementById(FORM), side = event.detail.elt;
     if (form && form.contains(side)) sent.set(event.detail.xhr, fieldsOf(side));
