@@ -173,7 +173,10 @@ def test_a_token_for_the_api_server_is_refused(reporter: Reporter, train: Trial)
 
 def test_a_token_of_a_pod_that_only_looks_like_one_of_the_job_is_refused(reporter: Reporter, train: Trial) -> None:
     real = train.await_running("node-0")
-    meta = {"name": f"{train.name}-forged", "labels": real["metadata"]["labels"]}
+    # With the Job's UID, which is its selector, the Job controller would adopt the pod until it removes it.
+    labels = {key: value for key, value in real["metadata"]["labels"].items() if "controller-uid" not in key}
+    assert len(labels) < len(real["metadata"]["labels"])
+    meta = {"name": f"{train.name}-forged", "labels": labels}
     spec = {"containers": [{"name": "node", "image": "i"}], "nodeName": real["spec"]["nodeName"]}
     forged = train.jobs.api.create(f"/api/v1/namespaces/{train.namespace}/pods", {"metadata": meta, "spec": spec})
     token = token_of(train.jobs.api, forged, sources_of(real)[0]["audience"])
