@@ -34,7 +34,7 @@ from cachetools import LRUCache
 from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, JOBS
 from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend
-from tfjob_controller.jobs.actions.reverted import KUEUE, RevertedChange
+from tfjob_controller.jobs.actions.reverted import ADMISSION, KUEUE, RevertedChange
 from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
@@ -92,13 +92,15 @@ class ChildClient(Generic[ObjectT]):
     def editor_of(self, namespace: str, name: str, path: str) -> str:
         """Returns the field manager that wrote a field last; for a Job that Kueue has labelled, Kueue.
 
-        Empty if this is the controller itself, because an admission webhook changed what it wrote.
+        If this is the controller itself, an admission webhook has changed what it wrote: `ADMISSION`.
         """
         found = self._client.get_managed(namespace, name).metadata
         if any(label.startswith(_KUEUE_LABELS) for label in found.labels):
             return KUEUE
         managers = managers_of(found.managed_fields, path)
-        return managers[0] if managers and managers[0] != _OWN_MANAGER else ""
+        if not managers:
+            return ""
+        return ADMISSION if managers[0] == _OWN_MANAGER else managers[0]
 
     def patch(self, namespace: str, name: str, patch: Mapping[str, Any]) -> None:
         self.store.assume(self._client.patch(namespace, name, patch))

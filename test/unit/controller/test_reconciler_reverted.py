@@ -29,11 +29,11 @@ def condition(bench: ControllerBench | TrainBench) -> dict[str, Any]:
     return found[0] if found else {}
 
 
-def suspend(bench: ControllerBench, *replicas: str) -> None:
+def suspend(bench: ControllerBench, *replicas: str, manager: str = "a-queue") -> None:
     for replica in replicas:
         path = f"{JOB_PATH}/{bench.child(replica)}"
         if path in bench.api.objects:
-            entry = {"manager": "a-queue", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:suspend": {}}}}
+            entry = {"manager": manager, "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:suspend": {}}}}
             bench.api.change(path, {"metadata": {"managedFields": [entry]}, "spec": {"suspend": True}})
 
 
@@ -77,6 +77,15 @@ def test_jobs_that_a_queue_keeps_suspending_are_resumed_ever_less_often(bench: C
     assert f"keeps suspending Job {bench.child('master-0')} (and 2 more)" in event[2]
     assert (condition(bench)["status"], condition(bench)["message"]) == ("True", event[2])
     assert event[2] in bench.status["reason"]
+
+
+def test_a_field_that_the_api_server_attributes_to_the_controller_was_changed_at_admission(
+    bench: ControllerBench,
+) -> None:
+    for _ in range(10):
+        suspend(bench, "worker-0", manager="tfjob-controller")
+        bench.sync()
+    assert condition(bench)["message"].startswith("an admission webhook keeps suspending Job")
 
 
 def test_a_suspended_set_is_replaced_by_syncs_that_writes_or_the_last_sync_have_caused() -> None:

@@ -50,7 +50,7 @@ _EXISTS: tuple[str, ...] = ()
 class RevertedChange:
     """A change that another client keeps reverting; `fields` are paths, and empty if the child is deleted.
 
-    `editor` is the field manager that wrote the field last; empty if it is not known.
+    `editor` is the field manager that wrote the field last, or `ADMISSION`; empty if it is not known.
     """
 
     resource: Resource
@@ -241,8 +241,10 @@ def _without(actions: Actions, held: set[_Key]) -> Actions:
 _MANY = 3
 # The field manager of Kueue.
 KUEUE = "kueue"
-_KUEUE_REMEDY = (
-    "Kueue manages this Job: list the kind of its owner in integrations.externalFrameworks of Kueue's configuration, "
+# The editor if the API server attributes the field to the controller, although this has written another value.
+ADMISSION = "an admission webhook"
+_IN_KUEUE = (
+    "list the kind of its owner in integrations.externalFrameworks of Kueue's configuration, "
     "or exclude the namespace by managedJobsNamespaceSelector"
 )
 _REMEDY = "Stop that client, or exclude the children of this job from it"
@@ -255,13 +257,26 @@ def reverted_message(changes: list[RevertedChange]) -> str:
     first = changes[0]
     others = len({(each.resource, each.name) for each in changes}) - 1
     more = f" (and {others} more)" if others else ""
-    who = f"another client ({first.editor})" if first.editor else "another client"
-    remedy = _KUEUE_REMEDY if KUEUE in first.editor else _REMEDY
     limit = f"{MAX_DELAY_SECONDS / 60:.0f}"
     return (
-        f"{who} keeps {_doing(first)} {first.resource.kind} {first.name}{more}; "
-        f"the controller tries again in growing intervals of up to {limit} minutes. {remedy}"
+        f"{_client(first)} keeps {_doing(first)} {first.resource.kind} {first.name}{more}; "
+        f"the controller tries again in growing intervals of up to {limit} minutes. {_remedy(first)}"
     )
+
+
+def _client(change: RevertedChange) -> str:
+    if change.editor == ADMISSION:
+        return ADMISSION
+    return f"another client ({change.editor})" if change.editor else "another client"
+
+
+def _remedy(change: RevertedChange) -> str:
+    if KUEUE in change.editor:
+        return f"Kueue manages this Job: {_IN_KUEUE}"
+    if (change.editor, change.fields) == (ADMISSION, _SUSPEND):
+        # Kueue's webhook suspends each Job at its creation (manageJobsWithoutQueueName).
+        return f"If it is Kueue's: {_IN_KUEUE}"
+    return _REMEDY
 
 
 def _doing(change: RevertedChange) -> str:

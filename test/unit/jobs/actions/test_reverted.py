@@ -8,6 +8,7 @@ from tfjob_controller.api.common.core import JOBS, SECRETS, SERVICES
 from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.jobs.actions.reverted import (
     ACCEPTED_SECONDS,
+    ADMISSION,
     FIRST_DELAY_SECONDS,
     KUEUE,
     MAX_DELAY_SECONDS,
@@ -175,9 +176,12 @@ def test_the_message_names_the_child_the_field_and_the_client(changes: list[Reve
     assert f"up to {MAX_DELAY_SECONDS / 60:.0f} minutes" in message
 
 
-def test_the_message_says_what_to_configure_in_kueue() -> None:
-    message = reverted_message([RevertedChange(JOBS, "a", ("spec.suspend",), False, KUEUE)])
-    assert "another client (kueue)" in message
+@pytest.mark.parametrize(
+    ("editor", "begins"), [(KUEUE, "another client (kueue) keeps"), (ADMISSION, "an admission webhook keeps")]
+)
+def test_the_message_says_what_to_configure_in_kueue(editor: str, begins: str) -> None:
+    message = reverted_message([RevertedChange(JOBS, "a", ("spec.suspend",), False, editor)])
+    assert message.startswith(begins)
     assert "externalFrameworks" in message
     assert "managedJobsNamespaceSelector" in message
 
