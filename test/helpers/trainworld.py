@@ -29,10 +29,9 @@ from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.jobs.state.observed import TrainingJob
-from tfjob_controller.kinds.trainjob.kind import trainjob_work
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
-from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
+from tfjob_controller.kinds.trainjob.status import from_wire, to_wire, trainjob_work
 from tfjob_controller.util.timestamps import format_time
 
 CONFIG = ControllerConfig(initializer_image="localhost/storage")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB
+from tfjob_controller.kinds.clientkind import ClientKind
 
 Manifest: TypeAlias = dict[str, Any]
 # Quantities such as {"cpu": 2, "memory": "4Gi"}, for requests and limits.
@@ -130,7 +131,7 @@ def trainjob(
     return _manifest(TRAINJOB, name, namespace, {**found, **_gang(gang), **spec})
 
 
-def _manifest(kind: JobKind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
+def _manifest(kind: ClientKind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
     return {
         "apiVersion": kind.resource.api_version,
         "kind": kind.resource.kind,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.common.status import JobCondition
-from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError
-from tfjob_controller.client.kinds import TFJOB, AnyJob, Snapshot
+from tfjob_controller.client.kinds import AnyJob, Snapshot, kind_of
 from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
 from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_reached
@@ -96,8 +95,7 @@ class Job:
     @property
     def metrics(self) -> dict[str, float]:
         """The last value of each metric that node 0 of a TrainJob printed; empty for a TFJob."""
-        found = self._seen.job
-        return {} if isinstance(found, TFJob) else {each.name: float(each.value) for each in found.status.metrics}
+        return {name: float(value) for name, value in self._seen.kind.metrics_of(self._seen.job).items()}
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -191,8 +189,8 @@ class Job:
         """
         if isinstance(n, bool) or not isinstance(n, int):
             raise ClientError(f"scale needs a whole number, not {n!r}")
-        if self._seen.kind is not TFJOB:
-            return self._patched({"spec": {"numNodes": n}})
+        if field := self._seen.kind.scale_field:
+            return self._patched({"spec": {field: n}})
         for _ in range(_SCALE_TRIES):
             if self._scaled(n):
                 return self.refresh()
@@ -301,7 +299,5 @@ def job_table(jobs: Iterable[Job], now: datetime) -> Jobs:
 
 
 def ready_text(job: AnyJob) -> str:
-    """Replicas of each type that are ready, of those wanted."""
-    if isinstance(job, TFJob):
-        return ", ".join(f"{role} {count}" for role, count in job.status.ready.items())
-    return f"node {job.status.nodes}" if job.status.nodes else ""
+    """Replicas of each role that are ready, of those wanted."""
+    return ", ".join(f"{role} {count}" for role, count in kind_of(job).ready_of(job).items())

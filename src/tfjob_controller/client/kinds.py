@@ -1,41 +1,71 @@
-"""The kinds of job that the client knows, and a job of either kind as the API server returned it."""
+"""The kinds of job that the client knows, and a job of any of them as the API server returned it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
-from tfjob_controller.api.common.status import JobCondition
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
-from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, decode_trainjob
+from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.jobs.naming import TF_JOB_NAME, TRAIN_JOB_NAME, runtime_id_of
+from tfjob_controller.kinds.clientkind import ClientKind
+from tfjob_controller.kinds.tfjob import clientkind as tfjob
+from tfjob_controller.kinds.trainjob import clientkind as trainjob
 from tfjob_controller.kube import nesting
-from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.meta import ObjectMeta
 
-AnyJob: TypeAlias = TFJob | TrainJob
-
-
-@dataclass(frozen=True, slots=True)
-class JobKind:
-    """`word` is the name in commands, `succeeded` the condition of success, `name_label` the label of children."""
-
-    word: str
-    resource: Resource
-    decode: Callable[[bytes | msgspec.Raw], Any]
-    succeeded: str
-    name_label: str
-
-
-TFJOB = JobKind("tfjob", TFJOBS, decode_tfjob, "Succeeded", TF_JOB_NAME)
-TRAINJOB = JobKind("trainjob", TRAINJOBS, decode_trainjob, "Complete", TRAIN_JOB_NAME)
+TFJOB, TRAINJOB = tfjob.CLIENT_KIND, trainjob.CLIENT_KIND
 KINDS = (TFJOB, TRAINJOB)
 
 
-def kinds_named(word: str | None) -> tuple[JobKind, ...]:
+class AnySpec(Protocol):
+    """What the specs of all kinds have."""
+
+    @property
+    def managed_by(self) -> str: ...
+    @property
+    def suspend(self) -> bool: ...
+
+
+class AnyStatus(Protocol):
+    """What the statuses of all kinds have."""
+
+    @property
+    def phase(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def conditions(self) -> Sequence[JobCondition]: ...
+    @property
+    def restarts(self) -> int: ...
+
+
+class AnyJob(Protocol):
+    """A job of one of `KINDS`."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def spec(self) -> AnySpec: ...
+    @property
+    def status(self) -> AnyStatus: ...
+
+
+def kind_of(job: AnyJob) -> ClientKind:
+    return next(kind for kind in KINDS if isinstance(job, kind.type))
+
+
+def status_of(job: AnyJob) -> TrainingStatus:
+    """The status on which decisions are made."""
+    return kind_of(job).work_of(job).status
+
+
+def kinds_named(word: str | None) -> tuple[ClientKind, ...]:
     """The kind of that name, in any case, singular or plural; all kinds for None. Raises `ClientError`."""
     found = tuple(kind for kind in KINDS if word is None or word.lower() in (kind.word, kind.resource.plural))
     if not found:
@@ -43,12 +73,7 @@ def kinds_named(word: str | None) -> tuple[JobKind, ...]:
     return found
 
 
-def runtime_id_of_job(job: AnyJob) -> str:
-    """The id in the names of its children; empty before there are any."""
-    return job.spec.runtime_id if isinstance(job, TFJob) else runtime_id_of(job.metadata.uid)
-
-
-def kind_of_manifest(manifest: Any) -> JobKind:
+def kind_of_manifest(manifest: Any) -> ClientKind:
     """The kind that `apiVersion` and `kind` name. Raises `ClientError`."""
     given = (manifest.get("apiVersion"), manifest.get("kind")) if isinstance(manifest, dict) else (None, None)
     for kind in KINDS:
@@ -64,13 +89,18 @@ _ENDS = _DONE, _FAILED = ("Done", "Failed")
 class Snapshot(msgspec.Struct, frozen=True):
     """`body` is the object's own JSON. Immutable, so any thread may read it."""
 
-    kind: JobKind
+    kind: ClientKind
     job: AnyJob
     body: bytes
 
     @property
     def metadata(self) -> ObjectMeta:
         return self.job.metadata
+
+    @property
+    def runtime_id(self) -> str:
+        """The id in the names of its children; empty before there are any."""
+        return self.kind.runtime_id_of(self.job)
 
     @property
     def phase(self) -> str:
@@ -109,7 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return found
 
 
-def snapshot_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], Snapshot]:
+def snapshot_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], Snapshot]:
     """The decoder raises msgspec.DecodeError for anything but a Kubernetes object."""
 
     def decode(raw: bytes | msgspec.Raw) -> Snapshot:

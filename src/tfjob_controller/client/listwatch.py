@@ -23,8 +23,9 @@ from typing import Generic, Protocol
 import msgspec
 
 from tfjob_controller.client.errors import CLOSED
-from tfjob_controller.client.kinds import JobKind, Snapshot, snapshot_decoder
+from tfjob_controller.client.kinds import Snapshot, snapshot_decoder
 from tfjob_controller.client.reader import TABLE, Connection, Reader, TableRow
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
 from tfjob_controller.kube.cache.watchdecoder import (
     Decode,
@@ -173,7 +174,7 @@ class ListWatcher(Generic[ObjectT]):
 
 
 def watch_job(
-    connection: Connection, kind: JobKind, namespace: str, name: str, deadline: float
+    connection: Connection, kind: ClientKind, namespace: str, name: str, deadline: float
 ) -> Iterator[Snapshot | None]:
     """Yields the state of a job now and after each change until `deadline` (monotonic); None while it does not exist.
 

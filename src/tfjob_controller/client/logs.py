@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tfjob_controller.api.common.core import PODS, ContainerStatus, Pod, Terminated
-from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_views, status_of
+from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_views
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB
+from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.jobs.state.observed import is_finished
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
@@ -213,7 +213,8 @@ class LogReader:
             ended = f"the job has failed ({self._failure})" if self._failure else "the job has ended"
             if view is not None and view.state == NOT_STARTED:
                 return f"{ended} before it was started"
-            keeps = " (`cleanPodPolicy: None` keeps them)" if self._reader.kind is TFJOB else ""
+            setting = self._reader.kind.keeps_pods
+            keeps = f" (`{setting}` keeps them)" if setting else ""
             return f"{ended}, and pods that still ran were deleted{keeps}"
         if view is None:
             return "the job no longer has this replica"

@@ -12,10 +12,11 @@ import msgspec
 
 from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
-from tfjob_controller.client.kinds import TFJOB, AnyJob, JobKind, Snapshot, runtime_id_of_job, snapshot_decoder
+from tfjob_controller.client.kinds import TFJOB, AnyJob, Snapshot, snapshot_decoder
 from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import child_job_of
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -122,10 +123,10 @@ class Connection:
     listing: str = LISTING
     clock: Clock = field(default_factory=RealClock)
 
-    def of(self, kind: JobKind) -> ResourceClient[Snapshot]:
+    def of(self, kind: ClientKind) -> ResourceClient[Snapshot]:
         return ResourceClient(self.requester, kind.resource, snapshot_decoder(kind), timeout_seconds=_TIMEOUT_SECONDS)
 
-    def create(self, kind: JobKind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
+    def create(self, kind: ClientKind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
         path = kind.resource.path(namespace)
         answer = self.requester.request("POST", path, body=body, query=query, timeout_seconds=_TIMEOUT_SECONDS)
         try:
@@ -154,7 +155,9 @@ class Reader:
     `label_selector` narrows lists of jobs.
     """
 
-    def __init__(self, requester: Requester, namespace: str, kind: JobKind = TFJOB, label_selector: str = "") -> None:
+    def __init__(
+        self, requester: Requester, namespace: str, kind: ClientKind = TFJOB, label_selector: str = ""
+    ) -> None:
         self.namespace = namespace
         self.label_selector = label_selector
         self.kind = kind
@@ -189,7 +192,7 @@ class Reader:
 
     def children(self, job: AnyJob) -> ObservedState:
         """The child Jobs of a job and their pods, selected as the controller does."""
-        meta, runtime_id = job.metadata, runtime_id_of_job(job)
+        meta, runtime_id = job.metadata, self.kind.runtime_id_of(job)
         if not runtime_id:
             return ObservedState()
         selector = selector_string(job_labels(meta.name, runtime_id, self.kind.name_label))

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.managedby import is_managed_here
-from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.defaults import framework_of, model_output_of
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from tfjob_controller.api.trainjob.types import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.client.errors import ClientError, is_unknown_kind
-from tfjob_controller.client.kinds import AnyJob, JobKind, kind_of_manifest
+from tfjob_controller.client.kinds import AnyJob, kind_of_manifest
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
@@ -45,7 +45,7 @@ class _Runtime(msgspec.Struct, frozen=True):
 class ValidManifest:
     """A job that can be created in `namespace` by sending `body`."""
 
-    kind: JobKind
+    kind: ClientKind
     namespace: str
     body: bytes
     job: AnyJob
@@ -66,20 +66,9 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
         job = kind.decode(body)
     except msgspec.MsgspecError as error:
         raise ClientError(f"the manifest is not a {kind.resource.kind}: {error}") from None
-    if (problem := spec_problem(job)) is not None:
+    if (problem := kind.problem_of(job)) is not None:
         raise ClientError(problem)
     return ValidManifest(kind, where, body, job)
-
-
-def spec_problem(job: AnyJob) -> str | None:
-    """The first error of the spec, with the API server's message; None for a valid spec."""
-    if isinstance(job, TFJob):
-        from tfjob_controller.api.tfjob.validation import validate
-
-        return validate(job)
-    from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
-
-    return validate_trainjob(job)
 
 
 def check_runtime(requester: Requester, namespace: str, job: TrainJob) -> None:

@@ -23,12 +23,13 @@ import msgspec
 from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.client.kinds import KINDS, JobKind, Snapshot, runtime_id_of_job
+from tfjob_controller.client.kinds import KINDS, Snapshot
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.jobs.naming import job_labels, selector_string
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.kept import kept_decoder
@@ -170,7 +171,7 @@ class JobFeed:
 class WatchedJob:
     """What a watch keeps of a job: an object has up to 1.5 MB, and a page may be open for days."""
 
-    kind: JobKind
+    kind: ClientKind
     namespace: str
     name: str
     uid: str
@@ -179,7 +180,7 @@ class WatchedJob:
     @staticmethod
     def of(snapshot: Snapshot) -> WatchedJob:
         meta = snapshot.metadata
-        return WatchedJob(snapshot.kind, meta.namespace, meta.name, meta.uid, runtime_id_of_job(snapshot.job))
+        return WatchedJob(snapshot.kind, meta.namespace, meta.name, meta.uid, snapshot.runtime_id)
 
 
 class JobWatch:
@@ -269,7 +270,7 @@ class _Watched(msgspec.Struct, frozen=True):
 _decode_pod = kept_decoder(_Watched)
 
 
-def _status_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
+def _status_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
     def decode_status(raw: bytes | msgspec.Raw) -> _Watched:
         job = kind.decode(raw)
         return _Watched(identity_of(job.metadata), metrics_of(job))

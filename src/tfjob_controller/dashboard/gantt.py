@@ -18,7 +18,6 @@ from tfjob_controller.api.gang import ADMITTED as GANG_ADMITTED
 from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.timeline import replica_of
-from tfjob_controller.client.kinds import runtime_id_of_job
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 PHASES = WAITING, ADMITTED, PREPARING, PULLING, RUNNING, SUCCEEDED, FAILED, EARLIER = (
@@ -207,7 +206,7 @@ def _runs(status: Object, now: datetime) -> Iterator[_Span]:
 def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
     """The replica and the events of each pod that no longer exists."""
     alive = {pod["metadata"].get("uid") for pod in case.pods}
-    runtime = runtime_id_of_job(case.seen.job)
+    runtime = case.seen.runtime_id
     name = re.compile(rf"-([a-z]+)-{re.escape(runtime)}-(\d{{1,9}})-[a-z0-9]+")
     for uid, events in _events_by_pod(case.events).items():
         found = name.search(events[0]["involvedObject"].get("name", "")) if runtime and uid not in alive else None

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.util.text import CONTROL_CHARACTERS
 
 Manifest: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"
 # Tab and line feed are text.
 UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{CONTROL_CHARACTERS}]")
-KINDS: Mapping[str, JobKind] = {each.resource.kind: each for each in (TFJOB, TRAINJOB)}
+KINDS: Mapping[str, ClientKind] = {each.resource.kind: each for each in (TFJOB, TRAINJOB)}
 _CONTAINER = "tensorflow"
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
 _MAX_NUMBER = 2**63 - 1

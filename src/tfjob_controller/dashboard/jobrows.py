@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.client.diagnostics.description import percentage_of
 from tfjob_controller.client.job import ready_text
-from tfjob_controller.client.kinds import KINDS, AnyJob, JobKind
+from tfjob_controller.client.kinds import KINDS, AnyJob, kind_of
 from tfjob_controller.client.text import one_line
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.meta import ObjectMeta
 
 PAGE_ROWS = 100
@@ -45,7 +45,7 @@ class JobRow(msgspec.Struct, frozen=True):
         return f"/jobs/{self.metadata.namespace}/{self.kind}/{self.metadata.name}"
 
 
-def row_decoder(kind: JobKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
+def row_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
     """The decoder of a cache of rows. Raises msgspec.DecodeError for anything but a Kubernetes object."""
 
     def decode_row(raw: bytes | msgspec.Raw) -> JobRow:
@@ -66,39 +66,27 @@ def identity_of(meta: ObjectMeta) -> ObjectMeta:
     )
 
 
-def row_of(kind: JobKind, job: AnyJob) -> JobRow:
+def row_of(kind: ClientKind, job: AnyJob) -> JobRow:
     meta, status = job.metadata, job.status
     return JobRow(
         metadata=identity_of(meta),
         kind=kind.word,
         state=one_line(status.summary[:_MAX_TEXT]) or ("Deleting" if meta.deletion_timestamp else "New"),
         ready=ready_text(job)[:_MAX_TEXT],
-        progress=_progress(job),
-        percent=percentage_of(job),
+        progress=one_line(kind.progress_of(job)[:_MAX_TEXT]),
+        percent=kind.percentage_of(job),
         loss=_loss(job),
         restarts=status.restarts,
         reason=one_line(status.reason[:_MAX_TEXT]),
     )
 
 
-def _progress(job: AnyJob) -> str:
-    if not isinstance(job, TFJob):
-        return one_line(job.status.progress[:_MAX_TEXT])
-    progress = job.status.progress
-    if progress is None:
-        return ""
-    return f"{progress.done} of {progress.total} steps" if progress.total else f"{progress.done} steps"
-
-
 def metrics_of(job: AnyJob) -> dict[str, float]:
-    """The metrics in a job's status by their printable names; values that are no numbers are left out.
-
-    TFJobs have none.
-    """
+    """The metrics in a job's status by their printable names; values that are no numbers are left out."""
     found = {}
-    for each in () if isinstance(job, TFJob) else job.status.metrics[:_MAX_METRICS]:
+    for name, value in islice(kind_of(job).metrics_of(job).items(), _MAX_METRICS):
         with suppress(ValueError):
-            found[one_line(each.name[:_MAX_TEXT])] = float(each.value)
+            found[one_line(name[:_MAX_TEXT])] = float(value)
     return found
 
 

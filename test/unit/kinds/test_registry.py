@@ -17,7 +17,7 @@ PACKAGE = Path(tfjob_controller.__file__).parent
 SOURCE, ROOT = PACKAGE.parent, PACKAGE.parents[1]
 NO_CACHES = shutil.ignore_patterns("__pycache__", "*.egg-info")
 # The tests of the parts that deal with kinds of jobs.
-OTHERS = ("controller", "trainer", "kinds/tfjob", "kinds/trainjob", "telemetry", "client")
+OTHERS = ("controller", "jobs", "kinds/tfjob", "kinds/trainjob", "telemetry", "client")
 IMPORT_ALL = """
 import importlib, pkgutil, tfjob_controller
 from tfjob_controller.kinds.registry import KINDS

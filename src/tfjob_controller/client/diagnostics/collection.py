@@ -15,7 +15,7 @@ import msgspec
 
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
-from tfjob_controller.client.kinds import Snapshot, runtime_id_of_job
+from tfjob_controller.client.kinds import Snapshot
 from tfjob_controller.client.reader import EVENTS, MAX_READ_BYTES, EventSeries, namespace_problem
 from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kube.client import ResourceClient
@@ -96,7 +96,7 @@ class Diagnostics:
 def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
     """Raises `ApiError`, except for a missing permission or kind."""
     case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
-    if name := runtime_id_of_job(seen.job):
+    if name := seen.runtime_id:
         labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
         selector = selector_string(labels)
         for resource, found in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
@@ -164,7 +164,7 @@ def _is_about(case: Diagnostics, event: Object) -> bool:
     about, meta = event.get("involvedObject", {}), case.seen.metadata
     if about.get("uid") == meta.uid:
         return True
-    runtime = runtime_id_of_job(case.seen.job)
+    runtime = case.seen.runtime_id
     if not runtime or about.get("kind") not in _CHILDREN:
         return False
     return f"-{runtime}" in about.get("name", "") and event_time(event)[:19] >= (meta.creation_timestamp or "")[:19]

@@ -9,12 +9,9 @@ import msgspec
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.status import JobCondition
-from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
-from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob
-from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.client.diagnostics.diagnosis import job_hints
-from tfjob_controller.client.diagnostics.replicas import status_of
-from tfjob_controller.client.kinds import AnyJob, runtime_id_of_job
+from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.state import replica_state
@@ -119,7 +116,7 @@ EventsOf = Callable[[str, str], Iterable[Event]]
 
 
 def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) -> Description:
-    meta, status = job.metadata, status_of(job)
+    kind, meta, status = kind_of(job), job.metadata, status_of(job)
     counts = next_restart_counts(views, status.restart_counts)
     return Description(
         name=meta.name,
@@ -127,22 +124,22 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
         phase=status.phase,
         state=status.summary or job.status.state,
         reason=status.reason,
-        runtime_id=runtime_id_of_job(job),
+        runtime_id=kind.runtime_id_of(job),
         created=meta.creation_timestamp or "",
         started=status.start_time or "",
         completed=status.completion_time or "",
         restarts=status.restarts,
-        backoff_limit=job.spec.backoff_limit if isinstance(job, TFJob) else job.spec.max_restarts,
+        backoff_limit=kind.restart_limit_of(job),
         ready=status.ready,
-        workers=_workers(job),
-        progress=_progress(job),
-        progress_percentage=percentage_of(job),
-        metrics={} if isinstance(job, TFJob) else {each.name: each.value for each in job.status.metrics},
+        workers=kind.size_of(job),
+        progress=kind.progress_of(job),
+        progress_percentage=kind.percentage_of(job),
+        metrics=dict(kind.metrics_of(job)),
         hints=job_hints(job),
         replicas=[_row(view, counts) for view in views],
         conditions=list(job.status.conditions),
         events=_events(meta, views, events_of),
-        kind=TFJOBS.kind if isinstance(job, TFJob) else TRAINJOBS.kind,
+        kind=kind.resource.kind,
         checkpoint=_checkpoint(status.checkpoint),
     )
 
@@ -156,38 +153,6 @@ def _checkpoint(checkpoint: CheckpointStatus | None) -> str:
     failed = f"{failure.name or 'a checkpoint'} is not saved: {failure.reason}" if failure is not None else ""
     restored = f"training {restored_words(checkpoint.restored)}" if checkpoint.restored is not None else ""
     return "; ".join(each for each in (saved, failed, restored) if each)
-
-
-def _workers(job: AnyJob) -> str:
-    """Returns the desired number of workers and its bounds; empty for a job without autoscaling."""
-    if not isinstance(job, TFJob):
-        return ""
-    autoscaling, scaling = job.spec.autoscaling, job.status.scaling
-    if autoscaling is None:
-        return ""
-    bounds = f"from {min_workers_of(job.spec)} to {autoscaling.max_workers}, {resize_of(job.spec)}"
-    target = f", {scaling.target} requested: {scaling.target_reason}" if scaling is not None and scaling.target else ""
-    return f"{replicas_of(job.spec, WORKER)} ({bounds}){target}"
-
-
-def _progress(job: AnyJob) -> str:
-    """Returns the progress of the job; empty if it counts no steps."""
-    if not isinstance(job, TFJob):
-        return job.status.progress
-    progress = job.status.progress
-    if progress is None:
-        return ""
-    of = f" of {progress.total}" if progress.total else ""
-    return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
-
-
-def percentage_of(job: AnyJob) -> int | None:
-    """Returns how much of the training is done, from 0 to 100, if the job says how much there is to do."""
-    if isinstance(job, TFJob):
-        progress = job.status.progress
-        return min(100, 100 * progress.done // progress.total) if progress is not None and progress.total else None
-    reported = job.status.trainer_status
-    return reported.progress_percentage if reported is not None else None
 
 
 def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:

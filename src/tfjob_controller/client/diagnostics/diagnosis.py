@@ -15,12 +15,9 @@ import msgspec
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
-from tfjob_controller.api.trainjob.types import LAUNCHER, TrainJob
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
-from tfjob_controller.client.diagnostics.replicas import status_of
 from tfjob_controller.client.diagnostics.timeline import replica_of
-from tfjob_controller.client.kinds import AnyJob
-from tfjob_controller.client.validation import spec_problem
+from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
 from tfjob_controller.jobs.state.observed import is_finished
@@ -99,7 +96,7 @@ def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     if not is_finished(status):
         return None
     how = "it has succeeded" if status.phase == "Done" else f"it has failed: {status.reason}"
-    ttl, end = job.spec.ttl_seconds_after_finished, status.completion_time
+    ttl, end = kind_of(job).work_of(job).ttl_seconds_after_finished, status.completion_time
     # A time that was edited by hand may be none.
     moment = parse_time_or_none(end)
     if ttl is None or moment is None or ttl_seconds_left(ttl, end, moment) is None:
@@ -109,7 +106,7 @@ def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
 
 
 def _invalid(job: AnyJob) -> Diagnosis | None:
-    if (problem := spec_problem(job)) is None:
+    if (problem := kind_of(job).problem_of(job)) is None:
         return None
     return Diagnosis(f"its spec cannot be run: {problem}", "correct the spec and submit the job again")
 
@@ -213,8 +210,7 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
 def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
     ready = ", ".join(f"{role} {count}" for role, count in status.ready.items())
     if status.phase == "Running":
-        has_chief = not isinstance(case.seen.job, TrainJob) or LAUNCHER in status.ready
-        ends = "its chief does" if has_chief else "all of its nodes have ended"
+        ends = "its chief does" if case.seen.kind.ends_with_chief(case.seen.job) else "all of its nodes have ended"
         then = f"it ends when {ends}; {_limit(case.seen.job, status)}"
         why = f"; {status.reason}" if status.reason else ""
         return Diagnosis(f"it runs: {ready or 'replicas are ready'}{why}", then)
@@ -230,7 +226,7 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
 
 def _limit(job: AnyJob, status: TrainingStatus) -> str:
     """The limit of restarts, after which the job fails. It does not apply to disruptions."""
-    limit = job.spec.max_restarts if isinstance(job, TrainJob) else job.spec.backoff_limit
+    limit = kind_of(job).restart_limit_of(job)
     more = f", and {status.disruptions} disruptions" if status.disruptions else ""
     of = "without a limit" if limit is None else f"of {limit}"
     return f"restarts so far: {status.restarts - status.disruptions}, {of}{more}"

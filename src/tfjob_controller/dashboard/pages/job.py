@@ -14,9 +14,6 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.api.trainjob.defaults import metric_names_of
-from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics
 from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
@@ -139,8 +136,7 @@ def _change_of(action: str, job: Job, form: Mapping[str, str]) -> Callable[[], o
 
 def _logged(job: Job) -> Sequence[MetricSeries]:
     """The series in the job's log; empty without a log."""
-    found = job.snapshot.job
-    names = DEFAULT_METRICS if isinstance(found, TFJob) else metric_names_of(found.spec)
+    names = job.snapshot.kind.logged_metrics_of(job.snapshot.job)
     try:
         lines = job.logs(tail=_METRIC_LINES, max_line_bytes=MAX_LINE_BYTES)
         return logged_series((line.text for line in lines), names)

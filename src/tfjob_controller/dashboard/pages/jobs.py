@@ -9,8 +9,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tfjob_controller.api.tfjob.types import TFJOBS
-from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.reader import namespace_problem
@@ -65,7 +63,7 @@ async def jobs_events(request: Request) -> Response | EventStream:
 
 
 def _may_list(user: User, namespace: str) -> bool:
-    return any(user.may("list", resource, namespace) for resource in (TFJOBS, TRAINJOBS))
+    return any(user.may("list", kind.resource, namespace) for kind in KINDS)
 
 
 def _page(request: Request, user: User, selection: Selection, **values: Any) -> HTMLResponse:

@@ -38,7 +38,7 @@ from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.jobs.state.indexedjobs import pods_of
-from tfjob_controller.jobs.state.observed import ObservedState, PlainTrainingJob, ReportedStep, TrainingJob
+from tfjob_controller.jobs.state.observed import ObservedState, ReportedStep, TrainingJob
 from tfjob_controller.jobs.state.pods import all_containers_ended, newest, was_started
 from tfjob_controller.jobs.status.reported import STEP, metrics_and_progress, progress_of, step_of
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
@@ -46,14 +46,10 @@ from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, runtime_of
-from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
+from tfjob_controller.kinds.trainjob.status import to_wire, trainjob_work
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Resource, key_of
 from tfjob_controller.util.clock import Clock
-
-
-def trainjob_work(job: TrainJob) -> TrainingJob:
-    return PlainTrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
 
 
 class MetricsFollower(CheckpointFollower, Protocol):

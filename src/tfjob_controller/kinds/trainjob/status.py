@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, ScalingStatus, TrainingStatus
 from tfjob_controller.api.trainjob import types as wire
-from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJobStatus
+from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJob, TrainJobStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state import observed, replica_state
+from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob
 from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
 from tfjob_controller.jobs.status.counts import role_state
 
@@ -80,6 +81,10 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         worker_selector=status.selector,
         checkpoint=status.checkpoint,
     )
+
+
+def trainjob_work(job: TrainJob) -> TrainingJob:
+    return PlainTrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
 
 
 def _node_scaling(scaling: ScalingStatus) -> NodeScaling:

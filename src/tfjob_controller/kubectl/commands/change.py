@@ -10,7 +10,6 @@ from argparse import Namespace
 from tfjob_controller.client.errors import WaitTimeoutError
 from tfjob_controller.client.job import Job
 from tfjob_controller.kubectl.arguments import EXIT_FAILED, EXIT_TIMEOUT
-from tfjob_controller.kubectl.argumenttypes import TFJOB
 from tfjob_controller.kubectl.output import print_error
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
@@ -23,8 +22,8 @@ def scale(session: Session, parsed: Namespace) -> int:
         raise UsageError("say one number: `kubectl tfjob scale JOB N`, or --replicas=N")
     job = session.job(parsed.job)
     job.scale(given[0])
-    what = "worker" if job.kind == TFJOB else "node"
-    print_line(f"{job.kind}/{job.name} scaled to {given[0]} {what}{'' if given[0] == 1 else 's'}")
+    member = job.snapshot.kind.member
+    print_line(f"{job.kind}/{job.name} scaled to {given[0]} {member}{'' if given[0] == 1 else 's'}")
     return 0
 
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from tfjob_controller.client.kinds import JobKind, kinds_named
+from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.client.reader import Reader, TablePage, TableRow
 from tfjob_controller.client.text import TextTable
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.arguments import NAME, TABLE, WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
@@ -26,7 +27,7 @@ _FoundT = TypeVar("_FoundT")
 class JobList:
     """The jobs of one kind, in pages as the server sends them."""
 
-    kind: JobKind
+    kind: ClientKind
     pages: Sequence[TablePage]
 
     @property
@@ -139,7 +140,7 @@ def _of_each(session: Session, parsed: Namespace, read: Callable[[Reader], _Foun
     return found
 
 
-def _reader(session: Session, kind: JobKind, parsed: Namespace) -> Reader:
+def _reader(session: Session, kind: ClientKind, parsed: Namespace) -> Reader:
     return Reader(session.requester, session.scope, kind, parsed.selector)
 
 

@@ -15,9 +15,10 @@ from tfjob_controller.client.diagnostics.description import describe, to_html
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import timeline
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, JobKind, snapshot_decoder
+from tfjob_controller.client.kinds import TFJOB, TRAINJOB, snapshot_decoder
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.kinds.clientkind import ClientKind
 
 Object = dict[str, Any]
 
@@ -28,7 +29,7 @@ CREATED = "2026-01-01T00:00:00Z"
 def case(
     status: Object | None = None,
     *,
-    kind: JobKind = TFJOB,
+    kind: ClientKind = TFJOB,
     meta: Object | None = None,
     spec: Object | None = None,
     **children: list[Object],

@@ -26,9 +26,9 @@ from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.jobs.state.observed import ReportedStep, SavedCheckpoint
 from tfjob_controller.jobs.status.update import next_status, waiting_status
 from tfjob_controller.kinds.runtimes import by_runtime_id
-from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter, trainjob_work
+from tfjob_controller.kinds.trainjob.kind import TrainJobAdapter
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver
-from tfjob_controller.kinds.trainjob.status import to_wire
+from tfjob_controller.kinds.trainjob.status import to_wire, trainjob_work
 from tfjob_controller.kube.cache.store import Store
 
 

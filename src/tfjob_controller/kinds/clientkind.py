@@ -1,0 +1,62 @@
+"""A kind of job as its users see it: what the Python client, the plugin and the dashboard know of it.
+
+It imports little, since a plugin starts for each command; its functions import what they need. They take a job of
+this kind, and are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tfjob_controller.kube.meta import Resource
+
+if TYPE_CHECKING:
+    from tfjob_controller.jobs.plan.model import Plan
+    from tfjob_controller.jobs.state.observed import TrainingJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientKind:
+    """See the module."""
+
+    word: str
+    """Its name in commands, in the singular."""
+    resource: Resource
+    type: type[Any]
+    decode: Callable[[bytes | msgspec.Raw], Any]
+    succeeded: str
+    """The condition of success."""
+    name_label: str
+    """The label of children that has the name of the job."""
+    member: str
+    """What `scale` counts: workers, or nodes."""
+    scale_field: str = ""
+    """The field of the spec that `scale` patches; empty for a kind that has the scale subresource."""
+    keeps_pods: str = ""
+    """The setting by which the pods of an ended job stay; empty if there is none."""
+    runtime_id_of: Callable[[Any], str]
+    """The id in the names of the children; empty before there are any."""
+    work_of: Callable[[Any], TrainingJob]
+    problem_of: Callable[[Any], str | None]
+    """The first error of the spec, with the API server's message; None for a valid spec."""
+    plan_of: Callable[[Any], Plan | None]
+    """The replicas of a valid job, as far as its object tells; None before it has started."""
+    restart_limit_of: Callable[[Any], int | None]
+    ready_of: Callable[[Any], Mapping[str, str]]
+    """By role, as `3/4`: the roles that a table of jobs shows."""
+    ends_with_chief: Callable[[Any], bool]
+    """Whether the job ends when its chief does; otherwise, when all of its nodes have ended."""
+    size_of: Callable[[Any], str] = lambda job: ""
+    """The current size of a job that is resized, with its bounds and target; otherwise empty."""
+    progress_of: Callable[[Any], str]
+    """As the job reports it; empty if it does not."""
+    percentage_of: Callable[[Any], int | None]
+    """From 0 to 100, if the job says how much there is to do."""
+    metrics_of: Callable[[Any], Mapping[str, str]] = lambda job: {}
+    """The last value of each metric in the status."""
+    logged_metrics_of: Callable[[Any], Sequence[str]]
+    """The names of the metrics that are read from the chief's log."""

@@ -1,0 +1,72 @@
+"""TFJobs as their users see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
+from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob, decode_tfjob
+from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
+from tfjob_controller.jobs.naming import TF_JOB_NAME
+from tfjob_controller.kinds.clientkind import ClientKind
+
+if TYPE_CHECKING:
+    from tfjob_controller.jobs.plan.model import Plan
+
+
+def _problem(job: TFJob) -> str | None:
+    from tfjob_controller.api.tfjob.validation import validate
+
+    return validate(job)
+
+
+def _plan(job: TFJob) -> Plan | None:
+    from tfjob_controller.api.controllerconfig import ControllerConfig
+    from tfjob_controller.kinds.tfjob.plan import build_plan
+
+    return build_plan(job, ControllerConfig()) if job.spec.runtime_id else None
+
+
+def _size(job: TFJob) -> str:
+    autoscaling, scaling = job.spec.autoscaling, job.status.scaling
+    if autoscaling is None:
+        return ""
+    bounds = f"from {min_workers_of(job.spec)} to {autoscaling.max_workers}, {resize_of(job.spec)}"
+    target = f", {scaling.target} requested: {scaling.target_reason}" if scaling is not None and scaling.target else ""
+    return f"{replicas_of(job.spec, WORKER)} ({bounds}){target}"
+
+
+def _progress(job: TFJob) -> str:
+    progress = job.status.progress
+    if progress is None:
+        return ""
+    of = f" of {progress.total}" if progress.total else ""
+    return f"{progress.done}{of} steps" + (f"; ignored: {progress.ignored}" if progress.ignored else "")
+
+
+def _percentage(job: TFJob) -> int | None:
+    progress = job.status.progress
+    return min(100, 100 * progress.done // progress.total) if progress is not None and progress.total else None
+
+
+CLIENT_KIND = ClientKind(
+    word="tfjob",
+    resource=TFJOBS,
+    type=TFJob,
+    decode=decode_tfjob,
+    succeeded="Succeeded",
+    name_label=TF_JOB_NAME,
+    member="worker",
+    keeps_pods="cleanPodPolicy: None",
+    runtime_id_of=lambda job: job.spec.runtime_id,
+    work_of=lambda job: job,
+    problem_of=_problem,
+    plan_of=_plan,
+    restart_limit_of=lambda job: job.spec.backoff_limit,
+    ready_of=lambda job: job.status.ready,
+    ends_with_chief=lambda job: True,
+    size_of=_size,
+    progress_of=_progress,
+    percentage_of=_percentage,
+    logged_metrics_of=lambda job: DEFAULT_METRICS,
+)
