@@ -378,7 +378,9 @@ def bounds_problem(member: Member) -> str:
         for part in ("matchExpressions", "matchFields")
         for each in _objects(term.get(part))
     ]
-    values = sum(len(each["values"]) for each in requirements if isinstance(each.get("values"), list))
+    values = sum(
+        len(requirement["values"]) for requirement in requirements if isinstance(requirement.get("values"), list)
+    )
     if len(_objects(terms)) > MAX_TERMS or len(requirements) > MAX_EXPRESSIONS or values > MAX_VALUES:
         return NODE_AFFINITY_TOO_LARGE
     if max(len(member.tolerations), len(member.node_selector), len(member.resources)) > MAX_ENTRIES:
@@ -466,7 +468,7 @@ def parse_index(text: str) -> int | None:
 
 def placed_nodes(status: GangStatus) -> dict[str, str]:
     """Returns the node of each assigned member."""
-    return {member: each.node for each in status.placement for member in each.members}
+    return {member: placement.node for placement in status.placement for member in placement.members}
 
 
 def must_leave(gang: Gang) -> bool:

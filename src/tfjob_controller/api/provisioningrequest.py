@@ -99,11 +99,12 @@ def decode_provisioning_request(raw: bytes | msgspec.Raw) -> ProvisioningRequest
         request.spec,
         provisioning_class_name=request.spec.provisioning_class_name[:_MAX_MESSAGE],
         pod_sets=tuple(
-            replace(each, pod_template_ref=PodTemplateReference(each.pod_template_ref.name[:_MAX_MESSAGE]))
-            for each in request.spec.pod_sets[:MAX_LISTED]
+            replace(pod_set, pod_template_ref=PodTemplateReference(pod_set.pod_template_ref.name[:_MAX_MESSAGE]))
+            for pod_set in request.spec.pod_sets[:MAX_LISTED]
         ),
     )
     conditions = tuple(
-        replace(each, message=each.message[:_MAX_MESSAGE]) for each in request.status.conditions[:MAX_LISTED]
+        replace(condition, message=condition.message[:_MAX_MESSAGE])
+        for condition in request.status.conditions[:MAX_LISTED]
     )
     return replace(request, spec=spec, status=ProvisioningRequestStatus(conditions))

@@ -136,7 +136,11 @@ def _request(gang: Gang) -> GangRequest:
     targets, status = gang.status.target_members, gang.status
     if must_leave(gang) and status.preemption is not None:
         return GangRequest(*_name(gang), _owner(gang), "all pods leave", f"preempted by {status.preemption.by}")
-    changes = (f"{each.name} {each.count} → {targets[each.name]}" for each in gang.spec.members if each.name in targets)
+    changes = (
+        f"{member.name} {member.count} → {targets[member.name]}"
+        for member in gang.spec.members
+        if member.name in targets
+    )
     return GangRequest(*_name(gang), _owner(gang), ", ".join(changes), status.target_reason)
 
 

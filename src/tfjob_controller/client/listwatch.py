@@ -258,7 +258,7 @@ def watch_rows(
     watcher = ListWatcher(open_stream, list_rows, _decode_row, clock, version=version, on_interruption=on_interruption)
     for delta in watcher.deltas():
         if isinstance(delta, ReplaceDelta):
-            yield from (each.row for each in delta.objects if version_of(each) > version)
+            yield from (obj.row for obj in delta.objects if version_of(obj) > version)
         elif isinstance(delta, UpsertDelta):
             yield delta.obj.row
         elif isinstance(delta, DeleteDelta) and delta.last_state is not None:

@@ -308,7 +308,9 @@ def _failed_init(pod: Pod) -> ContainerStatus | None:
 
 
 def _running_init(pod: Pod) -> str:
-    running = (each.name for each in pod.status.init_container_statuses if each.state.running and not each.ready)
+    running = (
+        status.name for status in pod.status.init_container_statuses if status.state.running and not status.ready
+    )
     return next((f": its init container {name} runs" for name in running), "")
 
 

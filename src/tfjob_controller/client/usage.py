@@ -144,7 +144,7 @@ def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
     Without the right to list nodes, those that jobs use are known, and no zones.
     """
     if usage.nodes is None:
-        return [("", sorted({each.node for each in usage.holdings}))]
+        return [("", sorted({holding.node for holding in usage.holdings}))]
     found: dict[str, list[str]] = {}
     for node in sorted(usage.nodes, key=lambda each: (each.zone, each.node)):
         found.setdefault(node.zone, []).append(node.node)

@@ -33,7 +33,9 @@ class ConditionHasStatus:
 
     def __call__(self, seen: Snapshot) -> bool:
         wanted = self.name.lower()
-        return any(each.type.lower() == wanted and each.status == self.status for each in seen.conditions)
+        return any(
+            condition.type.lower() == wanted and condition.status == self.status for condition in seen.conditions
+        )
 
     def __str__(self) -> str:
         return f"condition {self.name}={self.status}"

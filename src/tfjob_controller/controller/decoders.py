@@ -143,13 +143,15 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
 
 
 def _conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    return tuple(replace(each, message=each.message[:MAX_MESSAGE]) for each in conditions[:MAX_CONDITIONS])
+    return tuple(
+        replace(condition, message=condition.message[:MAX_MESSAGE]) for condition in conditions[:MAX_CONDITIONS]
+    )
 
 
 def _statuses(statuses: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
     return tuple(
-        replace(each, state=_state(each.state), last_state=_state(each.last_state))
-        for each in statuses[:MAX_CONTAINERS]
+        replace(status, state=_state(status.state), last_state=_state(status.last_state))
+        for status in statuses[:MAX_CONTAINERS]
     )
 
 
@@ -244,7 +246,7 @@ def _few_resources(raw: msgspec.Raw) -> msgspec.Raw:
 def _short_conditions(conditions: tuple[_PodGroupCondition, ...]) -> tuple[_PodGroupCondition, ...]:
     """Each message has an equal share of the length of all."""
     share = _GROUP_MESSAGES // len(conditions)
-    return tuple(replace(each, message=_shortened(each.message, share)) for each in conditions)
+    return tuple(replace(condition, message=_shortened(condition.message, share)) for condition in conditions)
 
 
 def _bounded(part: msgspec.Struct) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _is_deletion(old: Object, new: Object) -> bool:
 
 
 def _pod_transitions(pod: Pod) -> object:
-    ends = [(each.restart_count, each.state.terminated) for each in pod.status.container_statuses]
+    ends = [(status.restart_count, status.state.terminated) for status in pod.status.container_statuses]
     return pod.metadata.deletion_timestamp, is_finished(pod), [each for each in ends if any(each)]
 
 

@@ -363,7 +363,7 @@ class Reconciler(Generic[ObjectT]):
         The watch of pods may be behind that of Jobs, and no pod may run beside one that a deleted Job has left. Returns
         whether any was found that the cache does not have, or not so.
         """
-        names = [each.name for each in creates if each.resource == JOBS]
+        names = [create.name for create in creates if create.resource == JOBS]
         if not names:
             return False
         selector = f"{RUNTIME_ID}={plan.identity.runtime_id}"

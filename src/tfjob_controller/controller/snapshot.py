@@ -77,9 +77,9 @@ class Snapshots:
         return _holds(self.secrets, f"{namespace}/{plan.mounts.secret.name}", uid)
 
     def _claims_of(self, namespace: str, plan: Plan, uid: str) -> frozenset[str]:
-        names = (each.name for each in plan.mounts.claims)
+        names = (claim.name for claim in plan.mounts.claims)
         known = self.claims
-        return frozenset(each for each in names if known is not None and _holds(known, f"{namespace}/{each}", uid))
+        return frozenset(name for name in names if known is not None and _holds(known, f"{namespace}/{name}", uid))
 
     def children_to_stop(
         self, owner: Object

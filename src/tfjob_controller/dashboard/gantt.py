@@ -151,7 +151,11 @@ def _spans(pod: Object, events: Sequence[Object], wait: _Wait | None, now: datet
     created = parse_time_or_none(pod["metadata"].get("creationTimestamp"))
     if created is None:
         return
-    conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
+    conditions = {
+        condition["type"]: condition
+        for condition in status.get("conditions") or ()
+        if condition.get("status") == "True"
+    }
     scheduled = parse_time_or_none(conditions.get("PodScheduled", {}).get("lastTransitionTime"))
     runs = sorted(_runs(status, now), key=_start)
     until = (
@@ -190,8 +194,8 @@ def _pulls(events: Sequence[Object], until: datetime) -> Iterator[_Span]:
 def _runs(status: Object, now: datetime) -> Iterator[_Span]:
     """The known runs of the first container, which is the training container."""
     containers = status.get("containerStatuses") or ()
-    for each in containers[:1]:
-        for state in (each.get("lastState") or {}, each.get("state") or {}):
+    for container in containers[:1]:
+        for state in (container.get("lastState") or {}, container.get("state") or {}):
             ended, running = state.get("terminated"), state.get("running")
             if running and (start := parse_time_or_none(running.get("startedAt"))):
                 yield _Span(RUNNING, start, now, "runs")

@@ -85,7 +85,7 @@ class JobForm:
             if isinstance(metadata, dict):
                 found["metadata"] = metadata
         before = JobForm.from_manifest(found)
-        changed = {each.name for each in fields(JobForm) if getattr(self, each.name) != getattr(before, each.name)}
+        changed = {field.name for field in fields(JobForm) if getattr(self, field.name) != getattr(before, field.name)}
         spec = _section(found, "spec")
         for name in ("name", "namespace"):
             if name in changed:
@@ -127,7 +127,7 @@ class JobForm:
             return
         if not list(_program_replicas(replicas)):
             replicas.append({"tfReplicaType": "MASTER", "replicas": 1})
-        for container in [_made_container(each) for each in _program_replicas(replicas)]:
+        for container in [_made_container(replica) for replica in _program_replicas(replicas)]:
             if "image" in changed and _string(container, "image", "image") == before.image:
                 _put(container, "image", self.image or None)
             if "command" in changed and _words(container, "command") == before.command:
@@ -210,7 +210,9 @@ def _tfjob_program(spec: Mapping[str, Any]) -> dict[str, Any]:
     replicas = spec.get("replicaSpecs") or []
     if not isinstance(replicas, list):
         raise FormError("nodes", "Nodes: spec.replicaSpecs must be a list; correct it in the YAML.")
-    workers = next((each for each in _program_replicas(replicas) if each.get("tfReplicaType") == "WORKER"), None)
+    workers = next(
+        (replica for replica in _program_replicas(replicas) if replica.get("tfReplicaType") == "WORKER"), None
+    )
     shown = workers if workers is not None else next(_program_replicas(replicas), {})
     container = _container_of(shown)
     count = 0 if workers is None else _number(workers, "replicas", "nodes")
@@ -224,20 +226,20 @@ def _tfjob_program(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _program_replicas(replicas: list[Any]) -> Iterator[Manifest]:
     """The masters and workers; a type that is left out is MASTER."""
-    for each in replicas:
-        if not isinstance(each, dict):
+    for replica in replicas:
+        if not isinstance(replica, dict):
             raise FormError("nodes", "Nodes: each of spec.replicaSpecs must be a mapping; correct it in the YAML.")
-        if each.get("tfReplicaType", "MASTER") in ("MASTER", "WORKER"):
-            yield each
+        if replica.get("tfReplicaType", "MASTER") in ("MASTER", "WORKER"):
+            yield replica
 
 
 def _container_of(replica: Mapping[str, Any]) -> Manifest:
     """The training container of a replica; empty if there is none."""
     pod = _mapping(_mapping(replica, "template", "image"), "spec", "image")
     containers = pod.get("containers") or []
-    if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
+    if not isinstance(containers, list) or not all(isinstance(container, dict) for container in containers):
         raise FormError("image", "Image: containers must be a list of mappings; correct it in the YAML.")
-    return next((each for each in containers if each.get("name") == _CONTAINER), {})
+    return next((container for container in containers if container.get("name") == _CONTAINER), {})
 
 
 def _made_container(replica: Manifest) -> Manifest:
@@ -256,11 +258,11 @@ def _made_container(replica: Manifest) -> Manifest:
 def _put_workers(replicas: list[Any], count: int) -> None:
     """Sets the number of workers. New workers run the master's program."""
     masters = []
-    for each in _program_replicas(replicas):
-        if each.get("tfReplicaType") == "WORKER":
-            each["replicas"] = count
+    for replica in _program_replicas(replicas):
+        if replica.get("tfReplicaType") == "WORKER":
+            replica["replicas"] = count
             return
-        masters.append(each)
+        masters.append(replica)
     worker: Manifest = {"tfReplicaType": "WORKER", "replicas": count}
     if masters and "template" in masters[0]:
         worker["template"] = plain_copy(masters[0]["template"])

@@ -50,7 +50,7 @@ def anybody(owner: OwnerReference | None) -> bool:
 
 def controlled_by(kinds: Collection[Resource], *, or_by_none: bool = False) -> Owns:
     """Returns whether a controller is of one of these kinds; an object without one counts if `or_by_none`."""
-    ours = frozenset((each.kind, each.group) for each in kinds)
+    ours = frozenset((kind.kind, kind.group) for kind in kinds)
 
     def owns(owner: OwnerReference | None) -> bool:
         if owner is None:
@@ -93,7 +93,7 @@ def kept_decoder(
     """
     meta_of = _metadata_reader(_field_type(kind, "metadata"), is_kept)
     decode = msgspec.json.Decoder(_wire_type(kind, labels)).decode
-    rest_of = _reader(tuple(each.name for each in _fields(kind) if each.name != "metadata"))
+    rest_of = _reader(tuple(field.name for field in _fields(kind) if field.name != "metadata"))
 
     def decode_kept(data: bytes | msgspec.Raw) -> ObjectT:
         wire: Any = nesting.decode_truncated(decode, bytes(data))
@@ -107,7 +107,7 @@ def kept_decoder(
 
 
 def _metadata_reader(kind: type[MetaT], is_kept: Callable[[OwnerReference], bool]) -> Callable[[Any], MetaT]:
-    names = tuple(each.name for each in _fields(kind))
+    names = tuple(field.name for field in _fields(kind))
     rest_of = _reader(tuple(name for name in names[_HEAD:] if name != "annotations"))
     has_annotations = "annotations" in names
     if has_annotations and names[-1] != "annotations":
@@ -133,7 +133,7 @@ def _owners(raw: msgspec.Raw, is_kept: Callable[[OwnerReference], bool]) -> tupl
     owners = _decode_owners(raw)
     if size <= _SHORT_BYTES and len(owners) == 1 and is_kept(owners[0]):
         return owners
-    return tuple(_cut(each) for each in owners if is_kept(each))[:1]
+    return tuple(_cut(owner) for owner in owners if is_kept(owner))[:1]
 
 
 def _cut(owner: OwnerReference) -> OwnerReference:
@@ -166,8 +166,8 @@ def _wire_type(kind: type[Any], labels: Collection[str]) -> type[msgspec.Struct]
         "owner_references": (msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name="ownerReferences")),
     }
     meta = _field_type(kind, "metadata")
-    metadata = msgspec.defstruct("Metadata", [_field(each, replaced) for each in _fields(meta)])
-    return msgspec.defstruct(kind.__name__, [_field(each, {"metadata": (metadata, ...)}) for each in _fields(kind)])
+    metadata = msgspec.defstruct("Metadata", [_field(field, replaced) for field in _fields(meta)])
+    return msgspec.defstruct(kind.__name__, [_field(field, {"metadata": (metadata, ...)}) for field in _fields(kind)])
 
 
 def _field(info: msgspec.structs.FieldInfo, replaced: dict[str, tuple[Any, Any]]) -> tuple[Any, ...]:
@@ -184,7 +184,7 @@ def _fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def _field_type(kind: type[Any], name: str) -> Any:
-    return next(each.type for each in _fields(kind) if each.name == name)
+    return next(field.type for field in _fields(kind) if field.name == name)
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

@@ -34,7 +34,7 @@ class ManagedObject(msgspec.Struct, frozen=True):
 def managers_of(entries: Iterable[ManagedFieldsEntry], path: str) -> Sequence[str]:
     """Returns the managers of a field such as `spec.suspend`, the last writer first."""
     names = [f"f:{part}" for part in path.split(".")]
-    found = [each for each in entries if _has(each.fields_v1, names)]
+    found = [entry for entry in entries if _has(entry.fields_v1, names)]
     return [each.manager for each in sorted(found, key=lambda each: each.time, reverse=True)]
 
 

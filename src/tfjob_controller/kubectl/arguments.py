@@ -375,7 +375,7 @@ COMMANDS = (
 
 
 def command_of(name: str) -> Command | None:
-    return next((each for each in COMMANDS if each.name == name), None)
+    return next((command for command in COMMANDS if command.name == name), None)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -421,19 +421,19 @@ def build_parser(called: Command | None) -> Parser:
     )
     parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
-    for each in COMMANDS:
-        if each != called:
-            commands.add_parser(each.name, help=each.summary, add_help=False)
+    for command in COMMANDS:
+        if command != called:
+            commands.add_parser(command.name, help=command.summary, add_help=False)
             continue
         own = commands.add_parser(
-            each.name,
-            help=each.summary,
-            description=f"{each.summary[0].upper()}{each.summary[1:]}.",
-            epilog="\n  ".join(("examples:", *each.examples)),
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog="\n  ".join(("examples:", *command.examples)),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        each.add_flags(own)
+        command.add_flags(own)
     return parser
 
 

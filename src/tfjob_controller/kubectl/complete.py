@@ -85,7 +85,7 @@ def complete(words: Sequence[str]) -> tuple[Candidates, int]:
 def _commands(word: str) -> Candidates:
     if word.startswith("-"):
         return ("--help", "--version")
-    return [f"{each.name}\t{each.summary}" for each in COMMANDS]
+    return [f"{command.name}\t{command.summary}" for command in COMMANDS]
 
 
 def _after(name: str, parser: argparse.ArgumentParser, given: Sequence[str], word: str) -> tuple[Candidates, int]:
@@ -161,7 +161,7 @@ def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candi
 
 
 def _beginning(candidates: Candidates, word: str) -> list[str]:
-    return [each for each in candidates if each.startswith(word)]
+    return [candidate for candidate in candidates if candidate.startswith(word)]
 
 
 _METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -241,7 +241,7 @@ def contexts(line: Line) -> Iterable[str]:
 
     paths = line.values.get("kubeconfig") or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     files = [Path(each) for each in paths.split(os.pathsep) if each and Path(each).is_file()]
-    read = [load_yaml(each.read_bytes()) or {} for each in files]
+    read = [load_yaml(file.read_bytes()) or {} for file in files]
     return sorted({str(context["name"]) for each in read for context in each.get("contexts") or ()})
 
 

@@ -192,7 +192,9 @@ class GangScheduler:
         if self._follower is not None:
             self._follower.start()
         while not (
-            self._is_leading and self.caches.informers.is_synced and all(each.has_synced for each in registrations)
+            self._is_leading
+            and self.caches.informers.is_synced
+            and all(registration.has_synced for registration in registrations)
         ):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return

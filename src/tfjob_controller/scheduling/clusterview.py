@@ -163,7 +163,7 @@ class ClusterView:
         for member, reservation in self._gangs.get(gang_key, {}).items():
             pods = (self._pods[key] for key in self._gang_pods.get((gang_key, member), ()))
             amounts = [pod.amounts for pod in pods if _covers(pod, reservation)] or [reservation.amounts]
-            found += [FreedCapacity(reservation.node, each) for each in amounts]
+            found += [FreedCapacity(reservation.node, amount) for amount in amounts]
         return found
 
     def ending_capacity_of(self, gang_key: str, members: Iterable[str]) -> list[FreedCapacity]:
@@ -174,15 +174,15 @@ class ClusterView:
         reserved = self._gangs.get(gang_key, {})
         keys = [key for member in members for key in self._gang_pods.get((gang_key, member), ())]
         pods = [self._pods[key] for key in keys if key not in self._deletion_times]
-        pods = [each for each in pods if each.member not in reserved or not _covers(each, reserved[each.member])]
-        return self.capacity_of(gang_key) + [FreedCapacity(each.node, each.amounts) for each in pods]
+        pods = [pod for pod in pods if pod.member not in reserved or not _covers(pod, reserved[pod.member])]
+        return self.capacity_of(gang_key) + [FreedCapacity(pod.node, pod.amounts) for pod in pods]
 
     def statistics(self) -> ViewStatistics:
         members = [each for gang in self._gangs.values() for each in gang.values()]
-        open_members = [each for each in members if not each.covering]
+        open_members = [member for member in members if not member.covering]
         reserved: dict[str, int] = {}
-        for each in open_members:
-            add_amounts(reserved, each.amounts, 1)
+        for member in open_members:
+            add_amounts(reserved, member.amounts, 1)
         return ViewStatistics(len(self._gangs), len(members), len(open_members), reserved)
 
     def utilization(self) -> Mapping[str, float]:

@@ -95,7 +95,7 @@ def backoff_seconds(gang: Gang, now: datetime) -> float:
 
 def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
     """Returns the pending gangs in order of priority and age; suspended gangs are not queued."""
-    waiting = [QueuedGang(key_of(each), each, _since(each)) for each in gangs if not each.spec.suspend]
+    waiting = [QueuedGang(key_of(gang), gang, _since(gang)) for gang in gangs if not gang.spec.suspend]
     waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
     return waiting
 
@@ -269,7 +269,7 @@ class AdmissionDecider:
         return shape
 
     def _compile(self, spec: GangSpec) -> _GangShape | str:
-        names = [each.name for each in spec.members]
+        names = [member.name for member in spec.members]
         if len(set(names)) < len(names):
             return "two members have the same name"
         try:

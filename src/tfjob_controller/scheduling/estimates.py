@@ -53,7 +53,7 @@ class CapacityEstimate:
         self._pod_sets = pod_sets
         self._version = view.version
         self.has_grown = True
-        self.estimates = [self._count_all(each) for each in pod_sets]
+        self.estimates = [self._count_all(pod_set) for pod_set in pod_sets]
         self.is_sufficient = not _insufficient(pod_sets, self.estimates)
 
     def refresh(self) -> None:
@@ -73,7 +73,9 @@ class CapacityEstimate:
 
     def fingerprint(self) -> tuple[int, ...]:
         """Returns all numbers: while they are equal, so is the message."""
-        return tuple(number for each in self.estimates for number in (each.count, each.nodes, *each.by_resource))
+        return tuple(
+            number for estimate in self.estimates for number in (estimate.count, estimate.nodes, *estimate.by_resource)
+        )
 
     def _count_all(self, pod_set: PodSet) -> PodSetEstimate:
         estimate = PodSetEstimate(0, 0, [0] * len(pod_set.requests))
@@ -189,11 +191,11 @@ class HypotheticalCapacity:
         pod_sets: Sequence[PodSet],
         free: Callable[[NodeInfo], Mapping[str, int]],
     ) -> list[NodeGroup]:
-        filters = tuple(each.node_filter for each in pod_sets)
+        filters = tuple(pod_set.node_filter for pod_set in pod_sets)
         could_accept = self._view.verdicts.could_accept
         if filters not in cache:
             masked = (
-                (tuple(could_accept(each, info.node) for each in filters), info)
+                (tuple(could_accept(node_filter, info.node) for node_filter in filters), info)
                 for info in self._view.node_infos.values()
             )
             cache[filters] = group_nodes((accepts, free(info), info.name) for accepts, info in masked if any(accepts))
@@ -204,7 +206,9 @@ def _fits(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> bool:
     most = capacities(groups, pod_sets)
     if any(count < each.min_count for count, each in zip(most, pod_sets, strict=True)):
         return False
-    return len(pod_sets) == 1 or pack(groups, [each.with_count(each.min_count) for each in pod_sets]) is not None
+    return (
+        len(pod_sets) == 1 or pack(groups, [pod_set.with_count(pod_set.min_count) for pod_set in pod_sets]) is not None
+    )
 
 
 # Messages
@@ -267,7 +271,7 @@ def _shortage(pod_set: PodSet, estimate: PodSetEstimate, rejections: Callable[[N
 
 
 def _all(pod_sets: Sequence[PodSet]) -> str:
-    return " and ".join(_pods(each) for each in pod_sets if each.min_count)
+    return " and ".join(_pods(pod_set) for pod_set in pod_sets if pod_set.min_count)
 
 
 def _pods(pod_set: PodSet) -> str:

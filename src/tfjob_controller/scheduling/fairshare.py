@@ -91,11 +91,11 @@ def in_fair_order(
     for _, level in groupby(queue, key=lambda each: each.gang.spec.priority):
         waiting: dict[str, list[_QueuedT]] = {}
         gangs_of_level = list(level)
-        yield from (each for each in gangs_of_level if each.key in first)
-        for each in gangs_of_level:
-            if each.key in first:
+        yield from (gang for gang in gangs_of_level if gang.key in first)
+        for gang in gangs_of_level:
+            if gang.key in first:
                 continue
-            waiting.setdefault(namespace_of(each.key), []).append(each)
+            waiting.setdefault(namespace_of(gang.key), []).append(gang)
         for gangs in waiting.values():
             gangs.reverse()
         heap = [(shares.share(name), gangs[-1].since, gangs[-1].key, name) for name, gangs in waiting.items()]

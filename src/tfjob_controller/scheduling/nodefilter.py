@@ -91,15 +91,15 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
 
     def matches(self, node: Node) -> bool:
         labels = node.metadata.labels
-        for each in self.expressions:
-            if not each.matches(labels):
+        for expression in self.expressions:
+            if not expression.matches(labels):
                 return False
         return not self.fields or self._matches_fields(node.metadata.name)
 
     def _matches_fields(self, name: str) -> bool:
         # A node has one field; all others count as empty.
-        fields = {each.key: "" for each in self.fields} | {"metadata.name": name}
-        return all(each.matches(fields) for each in self.fields)
+        fields = {field.key: "" for field in self.fields} | {"metadata.name": name}
+        return all(field.matches(fields) for field in self.fields)
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -134,23 +134,23 @@ class NodeFilter:
             return NOT_READY
         if node.spec.unschedulable and not self._tolerates(_UNSCHEDULABLE_TAINT):
             return UNSCHEDULABLE
-        if any(each.effect in _EFFECTS and not self._tolerates(each) for each in node.spec.taints):
+        if any(taint.effect in _EFFECTS and not self._tolerates(taint) for taint in node.spec.taints):
             return TAINTED
         return "" if self._selects(node) else NOT_SELECTED
 
     def could_accept(self, node: Node) -> bool:
         """Whether the node would be accepted if it were healthy and not cordoned."""
-        lasting = (each for each in node.spec.taints if not each.key.startswith(_HEALTH_PREFIX))
+        lasting = (taint for taint in node.spec.taints if not taint.key.startswith(_HEALTH_PREFIX))
         return all(each.effect not in _EFFECTS or self._tolerates(each) for each in lasting) and self._selects(node)
 
     def _tolerates(self, taint: Taint) -> bool:
-        return any(each.tolerates(taint) for each in self.tolerations)
+        return any(toleration.tolerates(taint) for toleration in self.tolerations)
 
     def _selects(self, node: Node) -> bool:
         labels = node.metadata.labels
         if any(labels.get(key) != value for key, value in self.selector):
             return False
-        return self.terms is None or any(each.matches(node) for each in self.terms)
+        return self.terms is None or any(term.matches(node) for term in self.terms)
 
 
 # Filters with less JSON are evaluated in microseconds, and not remembered.
@@ -230,7 +230,7 @@ class NodeVerdicts:
 
 def is_ready(node: Node) -> bool:
     """Whether the node does not report that it is not ready."""
-    return all(each.status == "True" for each in node.status.conditions if each.type == "Ready")
+    return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
 def node_filter_of(member: Member) -> NodeFilter:
@@ -259,9 +259,9 @@ def _term(body: Mapping[str, Any]) -> AffinityTerm | None:
     """Returns None for a term that matches nothing: an empty one, or an invalid one."""
     expressions = tuple(map(_requirement, _dicts(body.get("matchExpressions"))))
     fields = tuple(map(_requirement, _dicts(body.get("matchFields"))))
-    if not (expressions or fields) or not all(each.is_valid() for each in expressions):
+    if not (expressions or fields) or not all(expression.is_valid() for expression in expressions):
         return None
-    if any(each.operator not in ("In", "NotIn") or len(each.values) != 1 for each in fields):
+    if any(field.operator not in ("In", "NotIn") or len(field.values) != 1 for field in fields):
         return None
     return AffinityTerm(expressions, fields)
 

@@ -160,4 +160,4 @@ def _is_equivalent(old: Node, new: Node) -> bool:
 
 
 def _ready_statuses(node: Node) -> list[str]:
-    return [each.status for each in node.status.conditions if each.type == "Ready"]
+    return [condition.status for condition in node.status.conditions if condition.type == "Ready"]

@@ -55,7 +55,7 @@ class PackingStep:
 
 def pack(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> list[PackingStep] | None:
     """Returns where all pods go, the fullest nodes first; None if no way was found."""
-    wanted = tuple(each.count for each in pod_sets)
+    wanted = tuple(pod_set.count for pod_set in pod_sets)
     if not any(wanted):
         return []
     most = capacities(groups, pod_sets)
@@ -97,10 +97,10 @@ class _Scale:
     """
 
     def __init__(self, groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> None:
-        total = total_requests(pod_sets, [each.count for each in pod_sets])
+        total = total_requests(pod_sets, [pod_set.count for pod_set in pod_sets])
         share = {name: 1 / value for name, value in total.items() if value}
-        self.weights = [max(amount * share.get(name, 0) for name, amount in each.requests) for each in pod_sets]
-        self._sizes = [sum(amount * share.get(name, 0) for name, amount in each.requests) for each in pod_sets]
+        self.weights = [max(amount * share.get(name, 0) for name, amount in pod_set.requests) for pod_set in pod_sets]
+        self._sizes = [sum(amount * share.get(name, 0) for name, amount in pod_set.requests) for pod_set in pod_sets]
         self._base = [_unused(group.free, share) for group in groups]
 
     def waste(self, index: int, counts: Sequence[int]) -> tuple[int, float]:
@@ -123,7 +123,7 @@ def unused_by_one(free: Amounts, pod_set: PodSet) -> tuple[int, float]:
 
 def _one_node(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _Scale) -> str | None:
     """Returns the node that takes all pods and is left with the least."""
-    wanted = tuple(each.count for each in pod_sets)
+    wanted = tuple(pod_set.count for pod_set in pod_sets)
     total = total_requests(pod_sets, wanted)
     fitting = (index for index, group in enumerate(groups) if _fits_all(group, wanted, total))
     best = min(fitting, key=lambda index: (scale.waste(index, wanted), groups[index].names[0]), default=None)
@@ -132,7 +132,7 @@ def _one_node(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _S
 
 def _is_sufficient_in_total(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> bool:
     """Whether the nodes together have what all pods together request: otherwise no search helps."""
-    total = total_requests(pod_sets, [each.count for each in pod_sets])
+    total = total_requests(pod_sets, [pod_set.count for pod_set in pod_sets])
     return all(
         sum(max(group.free.get(name, 0), 0) * len(group.names) for group in groups) >= value
         for name, value in total.items()
@@ -153,7 +153,7 @@ class _Packer:
         self, groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet], scale: _Scale, most: Sequence[int]
     ) -> None:
         self._pod_sets = pod_sets
-        self._left = [each.count for each in pod_sets]
+        self._left = [pod_set.count for pod_set in pod_sets]
         self._groups = groups
         self._next = [0] * len(groups)
         self._scale = scale
@@ -263,7 +263,7 @@ class _Packer:
 
 def _search(groups: Sequence[NodeGroup], pod_sets: Sequence[PodSet]) -> list[PackingStep] | None:
     """Tries all ways, node by node, until the budget is spent."""
-    wanted = tuple(each.count for each in pod_sets)
+    wanted = tuple(pod_set.count for pod_set in pod_sets)
     # Of equal nodes no more are needed than there are pods.
     nodes = [
         (name, group) for group in groups if any(_counts_alone(group, pod_sets)) for name in group.names[: sum(wanted)]

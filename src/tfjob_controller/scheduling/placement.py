@@ -228,10 +228,10 @@ def _name_members(steps: Iterable[PackingStep], pod_sets: Sequence[PodSet]) -> P
 
 def _groups(view: NodeInfoLister, pod_sets: Sequence[PodSet], allowed: NodePredicate | None) -> list[NodeGroup]:
     """Returns the nodes that accept any of the pods, grouped by equality."""
-    filters = list(dict.fromkeys(each.node_filter for each in pod_sets))
+    filters = list(dict.fromkeys(pod_set.node_filter for pod_set in pod_sets))
     if len(filters) == 1:
         return _groups_of_one_filter(view, filters[0], len(pod_sets), allowed)
-    candidates = {each: view.candidates(each) for each in filters}
+    candidates = {node_filter: view.candidates(node_filter) for node_filter in filters}
     masks: dict[str, list[bool]] = {}
     node_infos: dict[str, NodeInfo] = {}
     for index, each in enumerate(pod_sets):

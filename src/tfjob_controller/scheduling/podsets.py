@@ -60,10 +60,10 @@ def pod_sets_of(spec: GangSpec) -> tuple[PodSet, ...]:
     A gang starts with at least one pod: where all minimums are zero, the first kind needs one.
     """
     pod_sets = tuple(pod_set_of(member, spec.min_members.get(member.name)) for member in spec.members)
-    first = next((each for each in pod_sets if each.count), None)
-    if first is None or any(each.min_count for each in pod_sets):
+    first = next((pod_set for pod_set in pod_sets if pod_set.count), None)
+    if first is None or any(pod_set.min_count for pod_set in pod_sets):
         return pod_sets
-    return tuple(replace(each, min_count=1) if each is first else each for each in pod_sets)
+    return tuple(replace(pod_set, min_count=1) if pod_set is first else pod_set for pod_set in pod_sets)
 
 
 def valid_pod_sets_of(spec: GangSpec) -> tuple[PodSet, ...]:
@@ -84,7 +84,7 @@ def valid_pod_set_of(member: Member) -> PodSet | None:
 
 def requests_by_kind(pod_sets: Iterable[PodSet]) -> dict[str, Mapping[str, int]]:
     """Returns what a pod of each kind requests, as `ClusterView.reserve` expects it."""
-    return {each.name: dict(each.requests) for each in pod_sets}
+    return {pod_set.name: dict(pod_set.requests) for pod_set in pod_sets}
 
 
 def total_requests(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> dict[str, int]:
@@ -104,4 +104,4 @@ def last_saved_time(gang: Gang) -> datetime | None:
     """
     text = gang.metadata.annotations.checkpoint_time
     times = (parse_time_or_none(gang.status.bound_time), parse_time_or_none(text if len(text) <= MAX_TIME else None))
-    return max((each for each in times if each is not None), default=None)
+    return max((time for time in times if time is not None), default=None)

@@ -115,7 +115,7 @@ class PreemptionDecider:
     ) -> None:
         self._view = view
         self._running = list(running)
-        self._claims = [each for each in claims if abs(now - each.time) < NOMINATION_TIMEOUT]
+        self._claims = [claim for claim in claims if abs(now - claim.time) < NOMINATION_TIMEOUT]
         self._now = now
         self._policy = policy
         self._priority_of = priority_of
@@ -209,19 +209,19 @@ class PreemptionDecider:
     ) -> tuple[list[RunningGang], Placement]:
         """Spares at once all victims that have nothing on the nodes of the placement."""
         used = set(placement.node_of.values())
-        others = [each for each in victims if any(one.node in used for one in self._view.capacity_of(each.key))]
+        others = [victim for victim in victims if any(one.node in used for one in self._view.capacity_of(victim.key))]
         fits = without(others) if len(others) < len(victims) else None
         return (victims, placement) if fits is None else (others, fits)
 
     def _try(self, pod_sets: Sequence[PodSet], victims: Iterable[RunningGang]) -> Placement | None:
-        more = (capacity for each in victims for capacity in self._view.capacity_of(each.key))
+        more = (capacity for victim in victims for capacity in self._view.capacity_of(victim.key))
         return place(WhatIfView(self._view, [*self._freed, *more]), pod_sets, self._policy.topology_keys)
 
 
 def _minimum(gang: Gang) -> tuple[PodSet, ...] | None:
     """Returns the least with which the gang starts; None if its spec is invalid."""
     try:
-        return tuple(each.with_count(each.min_count) for each in pod_sets_of(gang.spec))
+        return tuple(pod_set.with_count(pod_set.min_count) for pod_set in pod_sets_of(gang.spec))
     except ValueError:
         return None
 

@@ -153,7 +153,7 @@ class NamespaceQuotas:
     def reserve(self, gang: Gang, pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> None:
         """Record how many pods of each kind a gang has reserved that do not exist; replaces what it had before."""
         key = key_of(gang)
-        pods = tuple(each for each in _pods_of(gang, pod_sets, counts) if each.count > 0)
+        pods = tuple(pod for pod in _pods_of(gang, pod_sets, counts) if pod.count > 0)
         if not pods:
             self.unreserve(key)
         elif self._of_namespace(key).get(key) != pods:
@@ -229,8 +229,8 @@ class NamespaceQuotas:
 
 
 def _pods_of(gang: Gang, pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> list[_Pods]:
-    classes = {each.name: each.priority_class_name for each in gang.spec.members}
-    return [_Pods(classes.get(each.name, ""), each.requests, counts.get(each.name, 0)) for each in pod_sets]
+    classes = {member.name: member.priority_class_name for member in gang.spec.members}
+    return [_Pods(classes.get(pod_set.name, ""), pod_set.requests, counts.get(pod_set.name, 0)) for pod_set in pod_sets]
 
 
 def _account(quota: ResourceQuota, usage: Amounts) -> _Account:

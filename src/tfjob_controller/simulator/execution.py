@@ -171,9 +171,9 @@ class Ledger:
         if self.levels and self.levels[-1].moment_ms == now:
             self.levels.pop()
         holdings = self._holdings.values()
-        working = sum(each.gpus for each in holdings if each.state == WORKING)
-        useful = sum(each.useful for each in holdings)
-        self.levels.append(UsageLevel(now, sum(each.gpus for each in holdings), working, useful))
+        working = sum(holding.gpus for holding in holdings if holding.state == WORKING)
+        useful = sum(holding.useful for holding in holdings)
+        self.levels.append(UsageLevel(now, sum(holding.gpus for holding in holdings), working, useful))
 
 
 @dataclass(slots=True)

@@ -150,7 +150,9 @@ class SimulatedGangScheduler:
         self._view.unreserve(gang_key)
         pod_sets = pod_sets_of(self._waiting[gang_key].spec)
         # In the order in which pods are created, kind by kind.
-        members = [f"{each.name}-{index}" for each in pod_sets for index in range(admit.placement.counts[each.name])]
+        members = [
+            f"{pod_set.name}-{index}" for pod_set in pod_sets for index in range(admit.placement.counts[pod_set.name])
+        ]
         spread = reserve_spread(self._view, gang_key, pod_sets, members, admit.attempt)
         if spread is None:
             self._view.reserve(gang_key, nodes, requests_by_kind(pod_sets), attempt=admit.attempt)
@@ -242,7 +244,8 @@ class SimulatedGangScheduler:
         for resize in plan.resizes:
             gang = self._bound[resize.key]
             members = tuple(
-                replace(each, count=resize.target) if each.name == resize.kind else each for each in gang.spec.members
+                replace(member, count=resize.target) if member.name == resize.kind else member
+                for member in gang.spec.members
             )
             spec, status = replace(gang.spec, members=members), replace(gang.status, leaving=resize.leaving)
             self._update_members(replace(gang, spec=spec, status=status), plan.nominated, now, resize.reason)

@@ -117,7 +117,7 @@ def _by_policy(
     draw: Callable[[Axes, Ledger, ClusterShape], None],
 ) -> Figure:
     figure, axes = _figure(len(ledgers), 1, height, title)
-    longest = max(max((each.end_ms for each in ledger.segments), default=0) for ledger in ledgers.values())
+    longest = max(max((segment.end_ms for segment in ledger.segments), default=0) for ledger in ledgers.values())
     for axis, (policy, ledger) in zip(axes, ledgers.items(), strict=True):
         draw(axis, ledger, shape)
         axis.set_xlim(0, longest / _MINUTE)

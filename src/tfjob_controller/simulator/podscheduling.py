@@ -99,7 +99,7 @@ class SimulatedKubeScheduler:
     # Events and steps
 
     def on_arrival(self, job: SimJob) -> None:
-        pod_sets = {each.name: each for each in pod_sets_of(gang_of(job, elastic=False).spec)}
+        pod_sets = {pod_set.name: pod_set for pod_set in pod_sets_of(gang_of(job, elastic=False).spec)}
         self._partial[job.name] = _Partial(job, pod_sets)
         self._create_pods(self._partial[job.name])
 

@@ -150,11 +150,14 @@ def measures(run: SimulationRun) -> dict[str, float]:
     """Returns the measures by name: always the same names in the same order."""
     found: dict[str, float] = {}
     for name, of in TIMES.items():
-        values = [of(each) for each in run.outcomes]
+        values = [of(outcome) for outcome in run.outcomes]
         found[f"{name}_mean"] = statistics.fmean(values)
         found[f"{name}_median"] = statistics.median(values)
         found[f"{name}_p95"] = nearest_rank(values, 0.95)
-    first, last = min(each.job.arrival_ms for each in run.outcomes), max(each.ended_ms for each in run.outcomes)
+    first, last = (
+        min(outcome.job.arrival_ms for outcome in run.outcomes),
+        max(outcome.ended_ms for outcome in run.outcomes),
+    )
     makespan = (last - first) / SECOND
     capacity = makespan * run.shape.gpus
     ledger = run.ledger
@@ -189,12 +192,12 @@ def tenant_of(job: SimJob) -> str:
 
 def _by_tenant(run: SimulationRun) -> dict[str, float]:
     """Returns the waiting and completion times of each tenant; nothing if there is only one."""
-    tenants = sorted({tenant_of(each.job) for each in run.outcomes})
+    tenants = sorted({tenant_of(outcome.job) for outcome in run.outcomes})
     if len(tenants) < 2:
         return {}
     found: dict[str, float] = {}
     for tenant in tenants:
-        own = [each for each in run.outcomes if tenant_of(each.job) == tenant]
+        own = [outcome for outcome in run.outcomes if tenant_of(outcome.job) == tenant]
         for name in ("waiting", "completion"):
             values = [TIMES[name](each) for each in own]
             found[f"{name}_mean of {tenant}"] = statistics.fmean(values)

@@ -127,9 +127,9 @@ class JobCollector:
         by_phase = Tally((job.metadata.namespace, job.status.phase, job.status.state) for job in jobs)
         replicas: Tally[tuple[str, str, str]] = Tally()
         for job in jobs:
-            for each in job.status.replica_statuses:
-                for state, count in each.states.items():
-                    replicas[job.metadata.namespace, each.role, state] += count
+            for role_status in job.status.replica_statuses:
+                for state, count in role_status.states.items():
+                    replicas[job.metadata.namespace, role_status.role, state] += count
         return _filled(self._families(), (by_phase, replicas, _most_restarts(jobs)))
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:

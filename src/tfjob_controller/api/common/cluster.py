@@ -187,7 +187,7 @@ def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
     selector = quota.spec.scope_selector
     expressions = selector.match_expressions if selector is not None else ()
     amounts = max(len(quota.spec.hard), len(quota.status.hard), len(quota.status.used))
-    scopes = len(quota.spec.scopes) + len(expressions) + sum(len(each.values) for each in expressions)
+    scopes = len(quota.spec.scopes) + len(expressions) + sum(len(expression.values) for expression in expressions)
     if amounts > _MAX_AMOUNTS or scopes > _MAX_SCOPES:
         raise msgspec.ValidationError(f"quota: at most {_MAX_AMOUNTS} amounts and {_MAX_SCOPES} scopes with values")
     return quota

@@ -68,7 +68,9 @@ def requests_of(pod: ScheduledPod) -> Amounts:
 
 def total_requests(spec: RequestSpec, status: RequestStatus) -> dict[str, int]:
     """Computes the requests of a pod, `pods` included. Invalid quantities raise ValueError."""
-    is_infeasible = any(each.type == _RESIZE_PENDING and each.reason == _INFEASIBLE for each in status.conditions)
+    is_infeasible = any(
+        condition.type == _RESIZE_PENDING and condition.reason == _INFEASIBLE for condition in status.conditions
+    )
     allocated = _allocated(spec, status, is_infeasible=is_infeasible)
     total = _total(spec.containers, spec.init_containers, allocated)
     if spec.resources is not None:
@@ -90,7 +92,7 @@ def member_of(name: str, count: int, pod_spec: Mapping[str, Any]) -> Member:
         count=count,
         resources=template_requests(pod_spec),
         node_selector=dict(pod_spec.get("nodeSelector") or {}),
-        tolerations=tuple(dict(each) for each in pod_spec.get("tolerations") or ()),
+        tolerations=tuple(dict(toleration) for toleration in pod_spec.get("tolerations") or ()),
         node_affinity=affinity.get("requiredDuringSchedulingIgnoredDuringExecution"),
         priority_class_name=pod_spec.get("priorityClassName") or "",
     )
@@ -98,8 +100,8 @@ def member_of(name: str, count: int, pod_spec: Mapping[str, Any]) -> Member:
 
 def template_requests(pod_spec: Mapping[str, Any]) -> dict[str, str]:
     """The requests of each pod of a template's `spec`, as quantities, without `pods`."""
-    containers = [_defaulted(each) for each in pod_spec.get("containers") or ()]
-    init_containers = [_defaulted(each) for each in pod_spec.get("initContainers") or ()]
+    containers = [_defaulted(container) for container in pod_spec.get("containers") or ()]
+    init_containers = [_defaulted(container) for container in pod_spec.get("initContainers") or ()]
     total = _total(containers, init_containers, {})
     total |= _pod_level(pod_spec.get("resources") or {}, total)
     add_amounts(total, _millis(_texts(pod_spec.get("overhead"))))
@@ -127,19 +129,19 @@ def _total(
     allocated: Mapping[str, dict[str, int]],
 ) -> dict[str, int]:
     total: dict[str, int] = {}
-    for each in containers:
-        add_amounts(total, _request(each, allocated))
+    for container in containers:
+        add_amounts(total, _request(container, allocated))
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
-    for each in init_containers:
-        if each.restart_policy == ALWAYS:
-            request = _request(each, allocated)
+    for container in init_containers:
+        if container.restart_policy == ALWAYS:
+            request = _request(container, allocated)
             add_amounts(total, request)
             add_amounts(sidecars, request)
             needed = sidecars
         else:
             needed = dict(sidecars)
-            add_amounts(needed, _millis(each.resources.requests))
+            add_amounts(needed, _millis(container.resources.requests))
         _raise_to(most, needed)
     _raise_to(total, most)
     return total

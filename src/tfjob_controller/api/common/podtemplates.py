@@ -110,7 +110,7 @@ def _requests(template: Mapping[str, Any], resource: str, name: str) -> bool:
 
 def _with_accelerator(template: Mapping[str, Any], accelerator: Accelerator, container: str) -> dict[str, Any]:
     spec = template["spec"]
-    added = [{"name": each.name, "hostPath": {"path": each.host_path}} for each in accelerator.volumes]
+    added = [{"name": volume.name, "hostPath": {"path": volume.host_path}} for volume in accelerator.volumes]
     containers = [
         _container_with(each, accelerator) if each.get("name") == container else each for each in spec["containers"]
     ]
@@ -119,8 +119,8 @@ def _with_accelerator(template: Mapping[str, Any], accelerator: Accelerator, con
 
 
 def _container_with(container: Mapping[str, Any], accelerator: Accelerator) -> dict[str, Any]:
-    mounts = [{"name": each.name, "mountPath": each.mount_path} for each in accelerator.volumes]
-    variables = [{"name": each.name, "value": each.value} for each in accelerator.env_vars]
+    mounts = [{"name": volume.name, "mountPath": volume.mount_path} for volume in accelerator.volumes]
+    variables = [{"name": variable.name, "value": variable.value} for variable in accelerator.env_vars]
     added = {
         "volumeMounts": complete_items(container.get("volumeMounts"), mounts, "mountPath"),
         "env": complete_items(container.get("env"), variables, "name"),

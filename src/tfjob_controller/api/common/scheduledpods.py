@@ -82,7 +82,7 @@ def scheduled_pod_decoder(labels: Collection[str]) -> Callable[[bytes | msgspec.
 
     def decode(raw: bytes | msgspec.Raw) -> ScheduledPod:
         pod = decode_whole(raw)
-        is_unschedulable = any(each.reason == _UNSCHEDULABLE for each in pod.status.conditions)
+        is_unschedulable = any(condition.reason == _UNSCHEDULABLE for condition in pod.status.conditions)
         status = ScheduledPodStatus(within_name(pod.status.phase), is_unschedulable)
         return ScheduledPod(pod.metadata, _spec(pod), status, _requests(pod))
 
@@ -127,7 +127,7 @@ def _requests(pod: _Pod) -> dict[str, int] | None:
 
 def _bounded_spec(spec: _Spec) -> _Spec:
     containers = (*spec.containers, *spec.init_containers)
-    if max((len(spec.overhead), *(len(each.resources.requests) for each in containers))) <= MAX_RESOURCES:
+    if max((len(spec.overhead), *(len(container.resources.requests) for container in containers))) <= MAX_RESOURCES:
         return spec
     return replace(
         spec,

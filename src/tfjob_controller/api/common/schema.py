@@ -82,7 +82,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
     info = inspect.type_info(kind)
     if not isinstance(info, inspect.StructType):
         raise TypeError(f"{kind.__name__} is no Struct")
-    return tuple(_Field(each.name, each.encode_name, each.default, _limits(each.type)) for each in info.fields)
+    return tuple(_Field(field.name, field.encode_name, field.default, _limits(field.type)) for field in info.fields)
 
 
 def _limits(info: inspect.Type) -> Mapping[str, Any]:

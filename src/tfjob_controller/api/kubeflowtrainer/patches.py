@@ -59,14 +59,14 @@ def pod_patches(spec: KubeflowTrainJobSpec) -> tuple[PodPatch, ...]:
     return (
         *(each for patch in spec.runtime_patches for each in _of_runtime(patch.training_runtime_spec, "")),
         *(
-            PodPatch("", target.name, each.metadata, each.spec)
-            for each in spec.pod_template_overrides
-            for target in each.target_jobs
+            PodPatch("", target.name, override.metadata, override.spec)
+            for override in spec.pod_template_overrides
+            for target in override.target_jobs
         ),
         *(
-            PodPatch("", str(target["name"]), {}, {name: it for name, it in each.items() if name != "targetJobs"})
-            for each in spec.pod_spec_overrides
-            for target in each["targetJobs"]
+            PodPatch("", str(target["name"]), {}, {name: it for name, it in override.items() if name != "targetJobs"})
+            for override in spec.pod_spec_overrides
+            for target in override["targetJobs"]
         ),
     )
 
@@ -99,7 +99,7 @@ def patch_problems(spec: KubeflowTrainJobSpec, jobs: Iterable[ReplicatedJob]) ->
 
     Only the first problem is meaningful: what follows relies on the shape of what comes before.
     """
-    by_name = {each.name: each for each in jobs}
+    by_name = {job.name: job for job in jobs}
     for index, patch in enumerate(spec.runtime_patches):
         if not _MANAGER.fullmatch(patch.manager):
             yield f"spec.runtimePatches[{index}].manager: must be a domain and a path, such as example.com/team"

@@ -155,7 +155,7 @@ def _runtime_problems(spec: KubeflowRuntimeSpec) -> Iterator[str]:
     for index, each in enumerate(jobs):
         yield from _replicated_job_problems(each, f"{JOBS_FIELD}[{index}]", seen)
         seen.add(each.name)
-    if not any(ancestor_of(each) == TRAINER for each in jobs):
+    if not any(ancestor_of(job) == TRAINER for job in jobs):
         yield f"{JOBS_FIELD}: one job must have the label {ANCESTOR_LABEL}: {TRAINER}"
     if spec.ml_policy.mpi is not None and not {LAUNCHER, NODE} <= seen:
         yield f"{JOBS_FIELD}: with mlPolicy.mpi there must be the jobs {LAUNCHER} and {NODE}"
@@ -235,8 +235,8 @@ def _replicated_job_problems(job: ReplicatedJob, at: str, earlier: set[str]) -> 
         yield f"{at}.replicas: always must be 1"
     if job.group_name not in ("", "default"):
         yield f"{at}.groupName: {NOT_SUPPORTED}"
-    for each in job.depends_on:
-        yield from _dependency_problems(job, each, f"{at}.dependsOn", earlier)
+    for dependency in job.depends_on:
+        yield from _dependency_problems(job, dependency, f"{at}.dependsOn", earlier)
     metadata = job.template.metadata
     for name in ("labels", "annotations"):
         if not isinstance(metadata.get(name), dict | None):
@@ -294,7 +294,7 @@ def _template_problems(job: ReplicatedJob, at: str) -> Iterator[str]:
 
 
 def _pair_problems(job: KubeflowTrainJob, spec: KubeflowRuntimeSpec) -> Iterator[str]:
-    ancestors = {ancestor_of(each) for each in spec.template.spec.replicated_jobs}
+    ancestors = {ancestor_of(replicated) for replicated in spec.template.spec.replicated_jobs}
     for name, ancestor in (("dataset", "dataset-initializer"), ("model", "model-initializer")):
         if getattr(job.spec.initializer, name) is not None and ancestor not in ancestors:
             yield f"spec.initializer.{name}: the runtime has no job with the label {ANCESTOR_LABEL}: {ancestor}"

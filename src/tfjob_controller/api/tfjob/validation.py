@@ -161,7 +161,9 @@ def _template_problems(template: dict[str, Any], *, needs_container: bool) -> It
 
 def has_training_image(template: dict[str, Any] | None) -> bool:
     """Whether a template has a training container with an image. A PS without one runs the default server."""
-    return any(each.get("name") == CONTAINER_NAME and each.get("image") for each in containers_of(template))
+    return any(
+        container.get("name") == CONTAINER_NAME and container.get("image") for container in containers_of(template)
+    )
 
 
 def _chief_problems(spec: TFJobSpec) -> Iterator[str]:

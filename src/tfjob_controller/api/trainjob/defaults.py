@@ -51,7 +51,7 @@ def present_nodes_of(job: TrainJob, runtime: RuntimeSpec | None) -> int:
 
 def started_nodes_of(status: TrainJobStatus) -> int:
     """The number of nodes that the job was started with, whatever its runtime says now; 0 before the start."""
-    return next((each.replicas for each in status.jobs_status if each.name == NODE), 0)
+    return next((job_status.replicas for job_status in status.jobs_status if job_status.name == NODE), 0)
 
 
 def num_proc_per_node_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> int | str:
@@ -68,7 +68,7 @@ def image_of(spec: TrainJobSpec, runtime: RuntimeSpec | None) -> str:
 def template_image_of(runtime: RuntimeSpec, role: str) -> str:
     """The image of the container named like the role; empty if the runtime gives none."""
     containers = containers_of(runtime.templates.get(role))
-    return next((str(each.get("image") or "") for each in containers if each.get("name") == role), "")
+    return next((str(container.get("image") or "") for container in containers if container.get("name") == role), "")
 
 
 def framework_of(job: TrainJob) -> str:

@@ -292,7 +292,7 @@ def _covers(spec: TrainJobSpec, path: str) -> bool:
     containers = (
         each for override in spec.pod_spec_overrides for each in override.containers + override.init_containers
     )
-    mounts = (mount for each in containers if each.name in ROLES for mount in each.volume_mounts)
+    mounts = (mount for container in containers if container.name in ROLES for mount in container.volume_mounts)
     return any(normal_path(mount["mountPath"]) in (WORKSPACE_PATH, path) for mount in mounts)
 
 

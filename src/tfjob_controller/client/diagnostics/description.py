@@ -216,37 +216,43 @@ def sections_of(description: Description, now: datetime) -> list[tuple[str, Sequ
     """Returns title, headers and rows of each table of a description; tables without rows are left out."""
     replicas = [
         [
-            each.replica,
-            each.state,
-            "yes" if each.ready else "no",
-            str(each.restarts),
-            each.last_exit,
-            each.node,
-            each.pod,
-            each.message,
+            replica.replica,
+            replica.state,
+            "yes" if replica.ready else "no",
+            str(replica.restarts),
+            replica.last_exit,
+            replica.node,
+            replica.pod,
+            replica.message,
         ]
-        for each in description.replicas
+        for replica in description.replicas
     ]
     conditions = [
-        [each.type, each.status, ago(each.last_transition_time, now), each.reason, each.message]
-        for each in description.conditions
+        [
+            condition.type,
+            condition.status,
+            ago(condition.last_transition_time, now),
+            condition.reason,
+            condition.message,
+        ]
+        for condition in description.conditions
     ]
     events = [
         [
-            ago(each.last_seen, now),
-            each.type,
-            each.reason,
-            f"{each.count}x" if each.count > 1 else "",
-            f"{each.about}: {each.note}" if each.about else each.note,
+            ago(event.last_seen, now),
+            event.type,
+            event.reason,
+            f"{event.count}x" if event.count > 1 else "",
+            f"{event.about}: {event.note}" if event.about else event.note,
         ]
-        for each in description.events
+        for event in description.events
     ]
     sections = (
         ("Replicas", ["Replica", "State", "Ready", "Restarts", "Last exit", "Node", "Pod", "Message"], replicas),
         ("Conditions", ["Type", "Status", "Since", "Reason", "Message"], conditions),
         ("Events", ["Last seen", "Type", "Reason", "Times", "Note"], events),
     )
-    return [each for each in sections if each[2]]
+    return [section for section in sections if section[2]]
 
 
 def to_html(description: Description, now: datetime | None = None) -> str:

@@ -63,7 +63,7 @@ def job_hints(job: AnyJob) -> list[str]:
     candidates = [_deleted(job), elsewhere]
     if not is_finished(status):
         candidates += [_invalid(job), None if elsewhere is not None else _unobserved(job, status)]
-    found = [each for each in candidates if each is not None]
+    found = [candidate for candidate in candidates if candidate is not None]
     return [f"{_capitalized(each.now)}. {_capitalized(each.next)}." for each in found]
 
 
@@ -189,21 +189,21 @@ def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
 def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
     found = {}
     for pod in _live(case.pods):
-        for each in pod.get("status", {}).get("conditions") or ():
-            if each["type"] == "PodScheduled" and each["status"] == "False":
-                found[_name(pod)] = f"not scheduled: {each.get('message', '')}"
+        for condition in pod.get("status", {}).get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                found[_name(pod)] = f"not scheduled: {condition.get('message', '')}"
     if not found:
         return None
     return Diagnosis(_listed(found), "kube-scheduler tries again by itself as soon as nodes or pods change")
 
 
 def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
-    for each in status.conditions:
-        if each.type in ("Restarting", "Resizing") and each.status == "True":
-            word = "restarted" if each.type == "Restarting" else "resized"
+    for condition in status.conditions:
+        if condition.type in ("Restarting", "Resizing") and condition.status == "True":
+            word = "restarted" if condition.type == "Restarting" else "resized"
             then = f"it runs on once its pods are ready; {_limit(job, status)}"
-            why = f"; {status.reason}" if status.reason not in ("", each.message) else ""
-            return Diagnosis(f"it is being {word}: {each.message}{why}", then)
+            why = f"; {status.reason}" if status.reason not in ("", condition.message) else ""
+            return Diagnosis(f"it is being {word}: {condition.message}{why}", then)
     return None
 
 

@@ -66,7 +66,7 @@ def timeline(case: Diagnostics) -> list[TimelineEntry]:
 def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     """Sorts by time, and within a second by kind. Entries without a time are left out."""
     rank = {OBJECT: 0, CONDITION: 1, CONTAINER: 2, EVENT: 3, LOG: 4}
-    timed = (each for each in entries if each.time)
+    timed = (entry for entry in entries if entry.time)
     return sorted(timed, key=lambda each: (each.time[:19], rank[each.kind], each.time))
 
 
@@ -115,7 +115,9 @@ def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
 
 
 def _placed(status: Object) -> str:
-    return "; ".join(f"{each['node']}: {', '.join(each.get('members', ()))}" for each in status.get("placement") or ())
+    return "; ".join(
+        f"{placement['node']}: {', '.join(placement.get('members', ()))}" for placement in status.get("placement") or ()
+    )
 
 
 def _of_child(word: str, child: Object) -> Iterator[TimelineEntry]:
@@ -176,10 +178,12 @@ def _life(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry
 
 
 def _conditions(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
-    for each in obj.get("status", {}).get("conditions") or ():
-        text = _with_why(f"{each['type']} is {each['status']}", each.get("reason", ""), each.get("message", ""))
-        is_bad = each["type"] == "Failed" and each["status"] == "True"
-        moment = each.get("lastTransitionTime") or ""
+    for condition in obj.get("status", {}).get("conditions") or ():
+        text = _with_why(
+            f"{condition['type']} is {condition['status']}", condition.get("reason", ""), condition.get("message", "")
+        )
+        is_bad = condition["type"] == "Failed" and condition["status"] == "True"
+        moment = condition.get("lastTransitionTime") or ""
         yield TimelineEntry(moment, source, CONDITION, text, replica, is_warning=is_bad)
 
 

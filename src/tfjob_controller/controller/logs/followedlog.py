@@ -110,7 +110,7 @@ def target_of(
 ) -> LogTarget | None:
     """The log of `container` in `pod`; None before the container has started."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    found = next((each for each in statuses if each.name == container), None)
+    found = next((status for status in statuses if status.name == container), None)
     has_ended = is_finished(pod) or (found is not None and found.state.terminated is not None)
     has_run = found is not None and (found.state.running or found.last_state.terminated) is not None
     if not has_ended and not has_run:

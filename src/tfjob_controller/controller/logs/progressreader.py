@@ -120,7 +120,7 @@ class ProgressReader:
                 by_namespace[job.metadata.namespace].append((self._known_of(job, pod), job, pod))
         for workers in by_namespace.values():
             # Workers that end, and then those that have waited longest; the others are due in the next round still.
-            due = (each for each in workers if self._is_due(*each))
+            due = (worker for worker in workers if self._is_due(*worker))
             first = heapq.nsmallest(
                 MAX_POLLS_OF_NAMESPACE, due, key=lambda each: (not _is_ending(each[2]), each[0].not_before)
             )

@@ -169,7 +169,7 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
 
 
 def _replicas(job: Job) -> list[str]:
-    return [each.replica for each in job.describe().replicas]
+    return [replica.replica for replica in job.describe().replicas]
 
 
 def _same_job(request: Request, known: WatchedJob) -> Job:

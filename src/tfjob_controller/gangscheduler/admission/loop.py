@@ -268,7 +268,10 @@ class AdmissionLoop:
         nodes = [info.node for info in list(view.node_infos.values())]
         gangs = [gang for key in keys if (gang := self._gangs.get(key)) is not None]
         filters = [
-            node_filter_of(each) for gang in gangs if state_of(gang) is GangState.QUEUED for each in gang.spec.members
+            node_filter_of(member)
+            for gang in gangs
+            if state_of(gang) is GangState.QUEUED
+            for member in gang.spec.members
         ]
         if self._nodes_version != view.nodes_version:
             self._nodes_version = view.nodes_version

@@ -69,8 +69,11 @@ class GangPriorities:
     """The priorities that count for preemption, with these PriorityClasses, as far as pods were admitted with them."""
 
     def __init__(self, classes: Iterable[PriorityClass], admitted: AdmittedClasses) -> None:
-        self._classes = {each.metadata.name: each for each in classes}
-        self._default = next((each for each in self._classes.values() if each.global_default), PriorityClass())
+        self._classes = {priority_class.metadata.name: priority_class for priority_class in classes}
+        self._default = next(
+            (priority_class for priority_class in self._classes.values() if priority_class.global_default),
+            PriorityClass(),
+        )
         self._admitted = admitted
 
     def of(self, gang: Gang) -> int:
@@ -84,8 +87,8 @@ class GangPriorities:
     def of_preemptor(self, gang: Gang) -> int | None:
         """Returns the priority with which a gang preempts, once its classes are admitted; None if one says `Never`."""
         classes = self._of_pods(gang)
-        is_patient = any(each.preemption_policy == NEVER for each in classes)
-        return None if is_patient else min([gang.spec.priority, *(each.value for each in classes)])
+        is_patient = any(priority_class.preemption_policy == NEVER for priority_class in classes)
+        return None if is_patient else min([gang.spec.priority, *(priority_class.value for priority_class in classes)])
 
     def not_admitted(self, gang: Gang) -> str:
         """Returns a class of the gang's pods that no pod of its namespace was admitted with; empty if there is none."""
@@ -97,7 +100,7 @@ class GangPriorities:
 
 
 def _class_names(gang: Gang) -> set[str]:
-    return {each.priority_class_name for each in gang.spec.members if each.count > 0}
+    return {member.priority_class_name for member in gang.spec.members if member.count > 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,9 @@ class AdmissionQueue:
 
     def ordered(self) -> Sequence[QueuedGang]:
         """Returns the waiting gangs in queue order, without those that wait for quota: no gang shrinks for them."""
-        over_quota = {each.gang_key for each in self.decisions if isinstance(each, Pending) and each.is_over_quota}
+        over_quota = {
+            decision.gang_key for decision in self.decisions if isinstance(decision, Pending) and decision.is_over_quota
+        }
         return self._decider.ordered(gang for key, gang in self._gangs.items() if key not in over_quota)
 
     def decide(
@@ -189,21 +191,23 @@ class AdmissionQueue:
 def figures_seconds(gang: Gang) -> float:
     """Returns how old the figures in a gang's status may become. It grows with the Gang, and so with a write's cost."""
     members = gang.spec.members
-    terms = (term for each in members for term in (each.node_affinity or {}).get("nodeSelectorTerms") or ())
-    entries = len(members) + sum(len(each.tolerations) for each in members) + sum(1 for _ in terms)
+    terms = (term for member in members for term in (member.node_affinity or {}).get("nodeSelectorTerms") or ())
+    entries = len(members) + sum(len(member.tolerations) for member in members) + sum(1 for _ in terms)
     return FIGURES_SECONDS * max(1.0, entries / _ORDINARY_ENTRIES)
 
 
 def _without_figures(status: GangStatus) -> GangStatus:
-    conditions = tuple(replace(each, message=_FIGURE.sub("", each.message)) for each in status.conditions)
+    conditions = tuple(
+        replace(condition, message=_FIGURE.sub("", condition.message)) for condition in status.conditions
+    )
     message = _FIGURE.sub("", status.message)
     return replace(status, position=0, missing=(), message=message, conditions=conditions)
 
 
 def waiting_gangs(gangs: Iterable[Gang], decisions: Iterable[Decision], now: datetime) -> Iterator[tuple[str, float]]:
     """Yields for each waiting gang one of `FITS` and the seconds that it has waited."""
-    known = {each.gang_key: _fits(each) for each in decisions}
-    waiting = (each for each in gangs if each.status.phase in ("", WAITING) and not each.metadata.deletion_timestamp)
+    known = {decision.gang_key: _fits(decision) for decision in decisions}
+    waiting = (gang for gang in gangs if gang.status.phase in ("", WAITING) and not gang.metadata.deletion_timestamp)
     for queued in queue_order(waiting):
         yield known.get(queued.key, UNKNOWN), queued.waiting_seconds(now)
 

@@ -114,7 +114,7 @@ class ResizeRequests:
             return
         stale_pods = _stale_pods(gang, all_pods)
         is_finishing = has_succeeded or any(map(lifecycle.has_succeeded, pods.values()))
-        is_changing = bool(stale_pods) or not all(_is_settled(pods.get(each)) for each in placed_nodes(gang.status))
+        is_changing = bool(stale_pods) or not all(_is_settled(pods.get(node)) for node in placed_nodes(gang.status))
         elastic = elastic_gang_of(gang, is_finishing=is_finishing, is_changing=is_changing)
         if elastic is not None:
             gone = elastic.nodes.keys() - set(wanted_members(gang))
@@ -134,7 +134,7 @@ class ResizeRequests:
 
     def plan(self, queue: Callable[[], Sequence[QueuedGang]], now: datetime) -> ResizePlan:
         """Returns the requests that should exist now; `queue` is called only if some gang can be resized."""
-        running = [each.elastic for each in self._states.values()]
+        running = [state.elastic for state in self._states.values()]
         begin = self._clock.monotonic()
         if not running:
             return ResizePlan()
@@ -158,7 +158,7 @@ class ResizeRequests:
 
     def could_shrink_for(self, queued: QueuedGang, freed: Sequence[FreedCapacity], now: datetime) -> bool:
         """Returns whether elastic gangs could make room for a waiting gang."""
-        running = [each.elastic for each in self._states.values()]
+        running = [state.elastic for state in self._states.values()]
         return bool(running) and could_shrink_for(self._view, queued, running, now, self._policy, freed)
 
     def updates(
@@ -171,7 +171,7 @@ class ResizeRequests:
         nodes = frozenset[str]() if nominated is None else nominated.nodes
         followed = [update for key in sorted(self._incomplete - updated) for update in self._follow(key, nodes, now)]
         updated = updated | {key_of(update.gang) for update in followed}
-        requests = {each.key: each for each in plan.resizes}
+        requests = {resize.key: resize for resize in plan.resizes}
         requested = [
             update
             for key in sorted((self._requested | requests.keys()) - updated)
@@ -216,11 +216,11 @@ class ResizeRequests:
             (_end(parse_time_or_none(until), now), FreedCapacity(node, amounts))
             for node, amounts, until in self._view.terminating_pods()
         ]
-        for each in self._states.values():
-            end = _end(each.elastic.last_resize_time, now)
-            counted += [(end, ending) for ending in each.stale_pods]
+        for state in self._states.values():
+            end = _end(state.elastic.last_resize_time, now)
+            counted += [(end, ending) for ending in state.stale_pods]
             # This pass releases their assignments; later passes see their pods.
-            counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in each.removed_members]
+            counted += [(now + timedelta(seconds=RELEASE_TIMEOUT_SECONDS), ending) for ending in state.removed_members]
         left = [(end, ending) for end, ending in counted if end > now]
         return [ending for _, ending in left], min((end for end, _ in left), default=None)
 

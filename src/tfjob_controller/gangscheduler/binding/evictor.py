@@ -80,12 +80,12 @@ class Evictor:
 
     def evict(self, evictions: Iterable[Eviction]) -> None:
         """Evict the pods soon. One that is being tried keeps its turn."""
-        for each in evictions:
+        for eviction in evictions:
             with self._lock:
-                is_known = each.key in self._pending
-                self._pending[each.key] = each
+                is_known = eviction.key in self._pending
+                self._pending[eviction.key] = eviction
             if not is_known:
-                self._queue.add(each.key)
+                self._queue.add(eviction.key)
 
     def _process(self, key: str) -> None:
         with self._lock:

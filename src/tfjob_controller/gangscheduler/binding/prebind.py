@@ -160,7 +160,7 @@ class PreBindCheck:
         if gang is None:
             return {}, True
         observed = self._state.observed_requests.apply(key, gang)
-        return {each.name: each for each in valid_pod_sets_of(observed.spec)}, observed is gang
+        return {pod_set.name: pod_set for pod_set in valid_pod_sets_of(observed.spec)}, observed is gang
 
     def _full(self, claims: Iterable[_Claim]) -> list[str]:
         """Returns the nodes that cannot take their claims."""
@@ -174,7 +174,7 @@ class PreBindCheck:
 
     def _has_capacity(self, info: NodeInfo | None, claims_on_node: Sequence[_Claim]) -> bool:
         pod_sets = {id(claim.pod_set): claim.pod_set for claim in claims_on_node}.values()
-        if info is None or any(each.node_filter.rejection(info.node) for each in pod_sets):
+        if info is None or any(pod_set.node_filter.rejection(info.node) for pod_set in pod_sets):
             return False
         requested = _total_requests(claims_on_node)
         is_reserved = all(each.is_reserved for each in claims_on_node)

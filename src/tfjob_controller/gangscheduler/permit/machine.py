@@ -197,7 +197,7 @@ class PermitMachine:
         """Reports whether any pod of the present attempt counted as progress."""
         known = self.gangs.get(gang)
         return known is not None and any(
-            each.is_created_counted or each.stage is MemberStage.BOUND for each in known.members.values()
+            member.is_created_counted or member.stage is MemberStage.BOUND for member in known.members.values()
         )
 
     def reject(self, gang: str) -> list[PermitOutput]:

@@ -40,13 +40,13 @@ class RequestBodies:
     @property
     def pods(self) -> int:
         """The number of pods that it asks for nodes for."""
-        return sum(each["count"] for each in self.request["spec"]["podSets"])
+        return sum(pod_set["count"] for pod_set in self.request["spec"]["podSets"])
 
 
 def request_bodies(gang: Gang, class_name: str, number: int) -> RequestBodies:
     """Returns the bodies of a gang's request. Raises ValueError for an invalid quantity in the spec."""
-    counts = {each.name: each.min_count for each in pod_sets_of(gang.spec) if each.min_count}
-    specs = {each.name: _pod_spec(each) for each in gang.spec.members if each.name in counts}
+    counts = {pod_set.name: pod_set.min_count for pod_set in pod_sets_of(gang.spec) if pod_set.min_count}
+    specs = {member.name: _pod_spec(member) for member in gang.spec.members if member.name in counts}
     asked = msgspec.json.encode([gang.metadata.uid, class_name, number, counts, specs], order="deterministic")
     name = f"{gang.metadata.name[:_GANG_NAME].rstrip('.-')}-{hashlib.sha256(asked).hexdigest()[:_HASH]}"
     labels = {MANAGED_BY_LABEL: MANAGER, NUMBER_LABEL: str(number)}
@@ -97,7 +97,7 @@ def _pod_spec(member: Member) -> Body:
     if member.node_selector:
         spec["nodeSelector"] = dict(member.node_selector)
     if member.tolerations:
-        spec["tolerations"] = [dict(each) for each in member.tolerations]
+        spec["tolerations"] = [dict(toleration) for toleration in member.tolerations]
     if member.node_affinity is not None:
         spec["affinity"] = {"nodeAffinity": {REQUIRED_NODE_AFFINITY: member.node_affinity}}
     if member.priority_class_name:

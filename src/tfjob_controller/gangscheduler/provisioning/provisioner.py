@@ -205,7 +205,7 @@ class Provisioner:
         meta = request.metadata
         # Whoever may write a request could name templates of others in it.
         own = f"{meta.name}-"
-        templates = [each.pod_template_ref.name for each in request.spec.pod_sets]
+        templates = [pod_set.pod_template_ref.name for pod_set in request.spec.pod_sets]
         try:
             self._delete_one(self._client, meta.namespace, meta.name, meta.uid)
             self._deleted.add(meta.uid)

@@ -86,7 +86,7 @@ _OVER = {
 
 def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
     """Returns the state that the conditions say, and the message of the condition, cut and in one line."""
-    known = {each.type: each for each in request.status.conditions}
+    known = {condition.type: condition for condition in request.status.conditions}
     true = {type_ for type_, each in known.items() if each.status == "True"}
     for type_, state in (
         (FAILED, RequestState.FAILED),
@@ -103,7 +103,7 @@ def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
 
 def owner_key(request: ProvisioningRequest) -> tuple[str, str]:
     """Returns key and uid of the Gang that owns a request; empty without one."""
-    gang = next((each for each in request.metadata.owner_references if each.kind == GANGS.kind), None)
+    gang = next((owner for owner in request.metadata.owner_references if owner.kind == GANGS.kind), None)
     return (f"{request.metadata.namespace}/{gang.name}", gang.uid) if gang is not None else ("", "")
 
 
@@ -315,7 +315,7 @@ def _is_over_quota(gang: Gang, decision: Pending | Unschedulable, quotas: Namesp
         return True
     if isinstance(quotas.limit(gang, pod_sets), QuotaShortage):
         return True
-    quotas.reserve(gang, pod_sets, {each.name: each.min_count for each in pod_sets})
+    quotas.reserve(gang, pod_sets, {pod_set.name: pod_set.min_count for pod_set in pod_sets})
     return False
 
 

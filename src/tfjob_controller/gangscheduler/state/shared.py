@@ -250,7 +250,7 @@ class SharedState:
     def node_degraded(self, node: str) -> None:
         """Mark admitted gangs with members on a node that may have become unsuitable."""
         for gang in self._gangs.list():
-            if gang.status.phase == ADMITTED and any(each.node == node for each in gang.status.placement):
+            if gang.status.phase == ADMITTED and any(placement.node == node for placement in gang.status.placement):
                 self.enqueue(key_of(gang))
 
     def node_rejected(self, member: GangMember, node: str) -> None:
@@ -318,7 +318,7 @@ def _spec_requests(spec: GangSpec) -> tuple[tuple[str, Mapping[str, str]], ...]:
 
 
 def _apply(spec: GangSpec, by_kind: Mapping[str, Amounts]) -> GangSpec:
-    members = tuple(_member(each, by_kind.get(each.name, {})) for each in spec.members)
+    members = tuple(_member(member, by_kind.get(member.name, {})) for member in spec.members)
     changed = any(new is not old for new, old in zip(members, spec.members, strict=True))
     return replace(spec, members=members) if changed else spec
 

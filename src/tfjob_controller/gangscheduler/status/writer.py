@@ -320,7 +320,7 @@ def reference_to(gang: Gang) -> ObjectReference:
 
 def _resize_note(gang: Gang) -> str:
     """Returns a note such as `worker: 4 -> 2, capacity for default/b, waiting 31 s`."""
-    counts = {each.name: each.count for each in gang.spec.members}
+    counts = {member.name: member.count for member in gang.spec.members}
     targets = gang.status.target_members.items()
     numbers = "; ".join(f"{kind}: {counts.get(kind, 0)} -> {target}" for kind, target in targets)
     return f"{numbers}, {gang.status.target_reason}"

@@ -238,7 +238,10 @@ def _container(plan: Plan, replica: Replica, container: Mapping[str, Any]) -> Ma
     env = [*_steps(plan, replica), *_env(container, plan.environment(replica), shares=plan.progress.shares is not None)]
     if replica.role.job_name:
         # First, since a variable can only refer to earlier ones, and the Job controller would append it at the end.
-        env = [_INDEX, *(each for each in env if not isinstance(each, dict) or each.get("name") != INDEX_VARIABLE)]
+        env = [
+            _INDEX,
+            *(variable for variable in env if not isinstance(variable, dict) or variable.get("name") != INDEX_VARIABLE),
+        ]
     return {**_LAST_WORDS, **_with_restart_policy(container, _restart_policy(replica)), "env": env}
 
 
@@ -284,7 +287,11 @@ def _steps(plan: Plan, replica: Replica) -> list[Any]:
 def _env(container: Mapping[str, Any], added: Mapping[str, str], *, shares: bool) -> list[Any]:
     """Returns the user's variables, then the controller's, which replace the user's of the same name."""
     ours = {*added, TOTAL_STEPS, STEPS} if shares else added
-    own = [each for each in container.get("env") or () if not isinstance(each, dict) or each.get("name") not in ours]
+    own = [
+        variable
+        for variable in container.get("env") or ()
+        if not isinstance(variable, dict) or variable.get("name") not in ours
+    ]
     return own + [{"name": name, "value": value} for name, value in added.items()]
 
 

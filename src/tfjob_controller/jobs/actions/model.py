@@ -83,10 +83,10 @@ def combined(observed: ObservedState, actions: Actions) -> Actions:
     if not names:
         return actions
     deletes = (
-        replace(each, name=names.get(each.name, each.name)) if each.resource == JOBS else each
-        for each in actions.deletes
+        replace(delete, name=names.get(delete.name, delete.name)) if delete.resource == JOBS else delete
+        for delete in actions.deletes
     )
-    suspends = (replace(each, name=names.get(each.name, each.name)) for each in actions.suspends)
+    suspends = (replace(suspend, name=names.get(suspend.name, suspend.name)) for suspend in actions.suspends)
     return replace(actions, deletes=tuple(dict.fromkeys(deletes)), suspends=tuple(dict.fromkeys(suspends)))
 
 

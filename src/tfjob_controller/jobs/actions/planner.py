@@ -234,7 +234,7 @@ def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[t
 def _clean_up(job_state: JobState) -> Actions:
     plan, observed, states = job_state.plan, job_state.observed, job_state.replica_states
     stopped = jobs_to_suspend(plan, observed, states, job_state.now)
-    elastic = {each.name: each.job_name for each in plan.replicas.all if each.role.is_elastic}
+    elastic = {replica.name: replica.job_name for replica in plan.replicas.all if replica.role.is_elastic}
     ended = dict.fromkeys(elastic[name] for name in stopped if name in elastic)
     return Actions(
         deletes=(

@@ -130,7 +130,7 @@ class ChangeTracker:
 
     def not_deleted(self, creates: Iterable[Create]) -> list[Create]:
         """Returns those whose children have not been deleted lately by the controller itself."""
-        return [each for each in creates if (entry := self._entries.get(_key(each))) is None or entry.value]
+        return [create for create in creates if (entry := self._entries.get(_key(create))) is None or entry.value]
 
     def retry_now(self) -> None:
         """Lets the next writes wait for nothing, because the user has changed the job; the counts stay."""
@@ -224,17 +224,19 @@ def _paths(body: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _without(actions: Actions, held: set[_Key]) -> Actions:
-    is_resume_held = any(_key(each) in held and not each.suspend for each in actions.suspends) or any(
-        each.resumes and _key(each) in held for each in actions.deletes
+    is_resume_held = any(_key(suspend) in held and not suspend.suspend for suspend in actions.suspends) or any(
+        delete.resumes and _key(delete) in held for delete in actions.deletes
     )
     return replace(
         actions,
-        creates=tuple(each for each in actions.creates if _key(each) not in held),
-        deletes=tuple(each for each in actions.deletes if not (each.resumes and is_resume_held)),
+        creates=tuple(create for create in actions.creates if _key(create) not in held),
+        deletes=tuple(delete for delete in actions.deletes if not (delete.resumes and is_resume_held)),
         suspends=tuple(
-            each for each in actions.suspends if _key(each) not in held and (each.suspend or not is_resume_held)
+            suspend
+            for suspend in actions.suspends
+            if _key(suspend) not in held and (suspend.suspend or not is_resume_held)
         ),
-        patches=tuple(each for each in actions.patches if _key(each) not in held),
+        patches=tuple(patch for patch in actions.patches if _key(patch) not in held),
     )
 
 
@@ -255,7 +257,7 @@ def reverted_message(changes: list[RevertedChange]) -> str:
     if not changes:
         return ""
     first = changes[0]
-    others = len({(each.resource, each.name) for each in changes}) - 1
+    others = len({(change.resource, change.name) for change in changes}) - 1
     more = f" (and {others} more)" if others else ""
     limit = f"{MAX_DELAY_SECONDS / 60:.0f}"
     return (

@@ -84,7 +84,7 @@ def _may_start_a_pod(job: BatchJob) -> bool:
     """Reports whether the Job is suspended, and its status does not show it yet."""
     if not job.spec.suspend or job.metadata.deletion_timestamp is not None or job_outcome(job):
         return False
-    return not any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions)
+    return not any(condition.type == "Suspended" and condition.status == "True" for condition in job.status.conditions)
 
 
 def _has_ended(state: ReplicaState) -> bool:

@@ -280,5 +280,5 @@ def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
     together = {role.replica_type for role in plan.replicas.roles if role.restarts_together}
-    recorded = [each.states for each in status.replica_statuses if each.role in together]
+    recorded = [role_status.states for role_status in status.replica_statuses if role_status.role in together]
     return bool(recorded) and all(UNKNOWN not in states for states in recorded)

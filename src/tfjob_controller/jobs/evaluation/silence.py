@@ -94,8 +94,12 @@ def silent_since(pod: Pod) -> str | None:
         # Events say why its startup probe fails.
         return blocked_since(pod)
     containers = (*status.init_container_statuses, *status.container_statuses)
-    if any(each.state.running is not None or last_exit(each) is not None for each in containers) or why_pending(pod):
+    if any(
+        container.state.running is not None or last_exit(container) is not None for container in containers
+    ) or why_pending(pod):
         return None
-    scheduled = (each for each in status.conditions if each.type == "PodScheduled" and each.status == "True")
+    scheduled = (
+        condition for condition in status.conditions if condition.type == "PodScheduled" and condition.status == "True"
+    )
     times = (*(each.last_transition_time for each in scheduled), status.start_time, pod.metadata.creation_timestamp)
     return next((time for time in times if time), None)

@@ -258,7 +258,7 @@ def await_container(launcher: Part, volumes: Collection[str], script: str) -> di
     kept = {
         key: launcher[key] for key in ("image", "imagePullPolicy", "resources", "securityContext") if key in launcher
     }
-    mounts = [each for each in launcher["volumeMounts"] if each["name"] in volumes]
+    mounts = [mount for mount in launcher["volumeMounts"] if mount["name"] in volumes]
     return {"name": AWAIT_CONTAINER, **kept, "command": ["sh", script], "volumeMounts": mounts}
 
 

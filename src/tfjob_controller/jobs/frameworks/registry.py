@@ -140,4 +140,4 @@ def _module(arguments: Sequence[str]) -> str:
 
 
 def _by_program(candidates: Mapping[str, Framework], program: str) -> Framework | None:
-    return next((each for each in candidates.values() if program in each.commands), None)
+    return next((candidate for candidate in candidates.values() if program in candidate.commands), None)

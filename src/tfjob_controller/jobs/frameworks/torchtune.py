@@ -82,7 +82,7 @@ def _is_distributed(setting: Setting) -> bool:
 
 
 def _uses_lora(arguments: Sequence[str]) -> bool:
-    return any(_LORA in each for each in arguments)
+    return any(_LORA in argument for argument in arguments)
 
 
 def _uses_qlora(arguments: Sequence[str]) -> bool:
@@ -91,5 +91,5 @@ def _uses_qlora(arguments: Sequence[str]) -> bool:
 
 def _is_set(arguments: Sequence[str], name: str) -> bool:
     """Reports whether an option is set to what Python calls True."""
-    pairs = (each.partition("=") for each in arguments)
+    pairs = (argument.partition("=") for argument in arguments)
     return any(name in key and value.strip().lower() == "true" for key, _, value in pairs)

@@ -181,10 +181,11 @@ def desired_gang_spec(plan: Plan, terms: GangTerms, admission: GangAdmission) ->
     count = admission.member_counts.get(role, 0)
     least = {} if terms.min_workers is None else {role: min(terms.min_workers, count)}
     most = {role: max(terms.max_workers, count)} if terms.max_workers else {}
-    has_workers = any(each.name == role for each in terms.members)
+    has_workers = any(member.name == role for member in terms.members)
     return GangSpec(
         members=tuple(
-            msgspec.structs.replace(each, count=admission.member_counts.get(each.name, 0)) for each in terms.members
+            msgspec.structs.replace(member, count=admission.member_counts.get(member.name, 0))
+            for member in terms.members
         ),
         min_members=least if has_workers else {},
         max_members=most if has_workers else {},
@@ -215,7 +216,9 @@ def plan_for_admitted(plan: Plan, admission: GangAdmission, states: Sequence[Rep
     counts: dict[str, int] = {}
     for each in known:
         counts[each.role.name] = max(counts.get(each.role.name, 0), each.index + 1)
-    part = environment_of([each for each in plan.replicas.all if each.index < counts.get(each.role.name, 0)])
+    part = environment_of(
+        [replica for replica in plan.replicas.all if replica.index < counts.get(replica.role.name, 0)]
+    )
     return replace(plan, environment=lambda each: plan.environment(each) if each.role.serves else part(each))
 
 
@@ -245,7 +248,7 @@ def gang_spec_patch(gang: Gang, wanted: GangSpec, terms: GangTerms) -> Body | No
     The queue belongs to the user. So do the maximums of members if the job specifies none, but they are raised to the
     number that the job needs.
     """
-    counts = {each.name: each.count for each in wanted.members}
+    counts = {member.name: member.count for member in wanted.members}
     kept = msgspec.structs.replace(wanted, queue=gang.spec.queue)
     if terms.max_workers is None:
         most = {name: max(count, counts.get(name, 0)) for name, count in gang.spec.max_members.items()}
@@ -289,7 +292,7 @@ def _taken_members(
     }
     settled = members.keys() | done
     for role in plan.replicas.roles:
-        lacking = [each for each in plan.replicas.all if each.role is role and each.name not in settled]
+        lacking = [replica for replica in plan.replicas.all if replica.role is role and replica.name not in settled]
         if lacking:
             free = _free_members(role.name, set(members.values()), len(lacking), gang)
             members.update(

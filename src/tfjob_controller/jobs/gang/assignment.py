@@ -71,7 +71,7 @@ def wanted_role_members(gang: Gang | None, role: str, count: int) -> tuple[str, 
     """Returns the members of a role with `count` members, by index. `gang` is None while there is no placement."""
     if gang is None:
         return tuple(replica_id(role, index) for index in range(count))
-    own = next((each for each in gang.spec.members if each.name == role), Member(role, count))
+    own = next((member for member in gang.spec.members if member.name == role), Member(role, count))
     spec = msgspec.structs.replace(gang.spec, members=(msgspec.structs.replace(own, count=count),))
     return wanted_members(msgspec.structs.replace(gang, spec=spec))
 

@@ -123,7 +123,7 @@ def _why(gang: Gang | None) -> tuple[str, str]:
     place = f" (position {status.position} in the queue)" if status.position else ""
     if preemptor:
         return reasons.PREEMPTED, f"preempted by {preemptor}. {message}{place}"
-    is_preempting = any(each.reason == reasons.PREEMPTING for each in status.conditions)
+    is_preempting = any(condition.reason == reasons.PREEMPTING for condition in status.conditions)
     return reasons.PREEMPTING if is_preempting else reasons.WAITING_FOR_CAPACITY, message + place
 
 
@@ -189,5 +189,5 @@ def _has_node(view: ReplicaState) -> bool:
 
 
 def _unscheduled(pods: Sequence[Pod]) -> str:
-    found = (each for pod in pods for each in pod.status.conditions if each.type == "PodScheduled")
+    found = (condition for pod in pods for condition in pod.status.conditions if condition.type == "PodScheduled")
     return next((each.message for each in found if each.status == "False"), "")

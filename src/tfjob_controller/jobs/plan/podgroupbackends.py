@@ -111,7 +111,9 @@ def contains(actual: Any, desired: Any) -> bool:
 
 def latest_message(conditions: Sequence[Mapping[str, Any]], type_: str, status: str) -> str:
     """The message of the condition with that type and status that changed last."""
-    found = [each for each in conditions if each.get("type") == type_ and each.get("status") == status]
+    found = [
+        condition for condition in conditions if condition.get("type") == type_ and condition.get("status") == status
+    ]
     newest = max(found, key=lambda each: each.get("lastTransitionTime") or "", default=None)
     return str(newest.get("message") or newest.get("reason") or "") if newest is not None else ""
 
@@ -281,12 +283,12 @@ class Kueue:
 
 def _admitted_fields(spec: Mapping[str, Any]) -> tuple[Any, ...]:
     sets = spec.get("podSets") or ()
-    return spec.get("queueName") or "", *((each.get("name"), each.get("count")) for each in sets)
+    return spec.get("queueName") or "", *((pod_set.get("name"), pod_set.get("count")) for pod_set in sets)
 
 
 def _is(group: PodGroup, type_: str) -> bool:
     conditions: list[dict[str, Any]] = group.status.get("conditions") or []
-    return any(each.get("type") == type_ and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == type_ and condition.get("status") == "True" for condition in conditions)
 
 
 def _pod_set(member: Member) -> Body:
@@ -298,7 +300,7 @@ def _pod_set(member: Member) -> Body:
     if member.node_selector:
         spec["nodeSelector"] = dict(member.node_selector)
     if member.tolerations:
-        spec["tolerations"] = [dict(each) for each in member.tolerations]
+        spec["tolerations"] = [dict(toleration) for toleration in member.tolerations]
     if member.node_affinity is not None:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": msgspec.to_builtins(member.node_affinity)}
         spec["affinity"] = {"nodeAffinity": required}

@@ -72,7 +72,7 @@ def with_checkpoints(
     give fields such as resources. `saves` is False for pods that only restore.
     """
     training = container_of(spec_of(template), container) or {}
-    shared = [each for each in training.get("volumeMounts") or () if _path(each) == checkpoint.path]
+    shared = [mount for mount in training.get("volumeMounts") or () if _path(mount) == checkpoint.path]
     volumes: list[Part] = [] if shared else [{"name": VOLUME, "emptyDir": {}}]
     shared = shared or [{"name": VOLUME, "mountPath": checkpoint.path}]
     changed = with_container(template, container, lambda each: with_mounts(each, shared))

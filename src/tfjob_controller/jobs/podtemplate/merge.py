@@ -80,19 +80,22 @@ def with_missing_mounts(container: Part, mounts: Iterable[Part]) -> dict[str, An
 def mount_path(container: Part, volume: str, default: str) -> str:
     """The path where the container mounts the volume, or else `default`."""
     mounts = container.get("volumeMounts") or ()
-    return next((str(each["mountPath"]) for each in mounts if each.get("name") == volume), default)
+    return next((str(mount["mountPath"]) for mount in mounts if mount.get("name") == volume), default)
 
 
 # Specs of pods
 
 
 def container_of(pod_spec: Part, name: str) -> Part | None:
-    return next((each for each in pod_spec.get("containers") or () if each.get("name") == name), None)
+    return next((container for container in pod_spec.get("containers") or () if container.get("name") == name), None)
 
 
 def with_changed_container(pod_spec: Part, name: str, change: Callable[[Part], Part]) -> dict[str, Any]:
     """Changes the container of that name, if the pod has one."""
-    containers = [change(each) if each.get("name") == name else each for each in pod_spec.get("containers") or ()]
+    containers = [
+        change(container) if container.get("name") == name else container
+        for container in pod_spec.get("containers") or ()
+    ]
     return {**pod_spec, "containers": containers}
 
 
@@ -139,8 +142,10 @@ def name_problems(template: Part, completed: Part, *fields: tuple[str, Part]) ->
     """
     own, made = spec_of(template), spec_of(completed)
     added = _container_names(made) - _container_names(own)
-    given = {each.get(_BY_NAME): each for each in own.get("volumes") or ()}
-    replaced = {each[_BY_NAME] for each in made.get("volumes") or () if given.get(each[_BY_NAME], each) != each}
+    given = {volume.get(_BY_NAME): volume for volume in own.get("volumes") or ()}
+    replaced = {
+        volume[_BY_NAME] for volume in made.get("volumes") or () if given.get(volume[_BY_NAME], volume) != volume
+    }
     for kind, what, names in (
         ("containers", "container", added),
         ("initContainers", "container", added),

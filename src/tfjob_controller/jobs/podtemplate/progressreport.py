@@ -43,7 +43,7 @@ def with_progress_report(
         {"name": _TOKEN, "value": f"{_PATH}/{_TOKEN_FILE}"},
     ]
     mount = {"name": _VOLUME, "mountPath": _PATH, "readOnly": True}
-    containers = [with_mounts(with_env(each, env), [mount]) for each in template["spec"]["containers"]]
+    containers = [with_mounts(with_env(container, env), [mount]) for container in template["spec"]["containers"]]
     return with_volumes(with_spec(template, containers=containers), [_volume(namespace, job, config_map)])
 
 

@@ -42,7 +42,7 @@ def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -
         return _of_attempt(plan, attempt)
     if plan.scaling.resize != IN_PLACE:
         return plan
-    workers = [each for each in plan.replicas.candidates if each.role.replica_type == WORKER]
+    workers = [candidate for candidate in plan.replicas.candidates if candidate.role.replica_type == WORKER]
     wanted = workers[0].role.replicas if workers else 0
     chosen = _chosen(plan, observed, workers, wanted, frozenset(status.succeeded_indexes))
     if chosen == set(range(wanted)):
@@ -58,7 +58,11 @@ def _of_attempt(plan: Plan, attempt: int) -> Plan:
 
 
 def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
-    some = tuple(each for each in plan.replicas.candidates if each.role.replica_type != WORKER or each.index in indexes)
+    some = tuple(
+        candidate
+        for candidate in plan.replicas.candidates
+        if candidate.role.replica_type != WORKER or candidate.index in indexes
+    )
     present = dataclasses.replace(plan.replicas, all=some, by_name={each.name: each for each in some})
     return dataclasses.replace(plan, replicas=present)
 
@@ -66,8 +70,8 @@ def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
 def _chosen(
     plan: Plan, observed: ObservedState, workers: Sequence[Replica], wanted: int, succeeded: Collection[str]
 ) -> set[int]:
-    by_index = {each.index: each for each in workers}
-    done = {each.index for each in workers if each.id in succeeded}
+    by_index = {worker.index: worker for worker in workers}
+    done = {worker.index for worker in workers if worker.id in succeeded}
     jobs = {index: job for index, each in by_index.items() if (job := _living(observed, each.name)) is not None}
     if plan.scheduling.gang is None or not is_run_as_gang(plan, observed):
         return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)

@@ -61,11 +61,11 @@ def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> 
     left = max(0, plan.progress.total - (progress.done if progress is not None else 0))
     members = status.scaling.members if plan.scaling.resize == BY_RESTART and status.scaling is not None else 0
     workers = sorted(
-        each.index
-        for each in plan.replicas.all
-        if each.role.replica_type == WORKER
-        and each.id not in status.succeeded_indexes
-        and (each.index < members or not members)
+        replica.index
+        for replica in plan.replicas.all
+        if replica.role.replica_type == WORKER
+        and replica.id not in status.succeeded_indexes
+        and (replica.index < members or not members)
     )
     share, rest = divmod(left, max(len(workers), 1))
     shares = {index: share + (place < rest) for place, index in enumerate(workers)}

@@ -66,12 +66,14 @@ def saving_replica(plan: Plan) -> Replica | None:
 
 def saves_checkpoints(replica: Replica) -> bool:
     containers = (replica.template.get("spec") or {}).get("initContainers") or ()
-    return any(each.get("name") == SAVER and each.get("restartPolicy") == "Always" for each in containers)
+    return any(
+        container.get("name") == SAVER and container.get("restartPolicy") == "Always" for container in containers
+    )
 
 
 def saver_container(pod: Pod) -> ContainerStatus | None:
     """Returns the status of the container that saves the pod's checkpoints."""
-    return next((each for each in pod.status.init_container_statuses if each.name == SAVER), None)
+    return next((status for status in pod.status.init_container_statuses if status.name == SAVER), None)
 
 
 def restored_in(pod: Pod) -> RestoredCheckpoint | None:
@@ -80,7 +82,7 @@ def restored_in(pod: Pod) -> RestoredCheckpoint | None:
     Its name is empty if there was no checkpoint. None if it has not ended well, or its message is not one of the
     command `checkpoint restore`.
     """
-    found = (each.state.terminated for each in pod.status.init_container_statuses if each.name == RESTORER)
+    found = (status.state.terminated for status in pod.status.init_container_statuses if status.name == RESTORER)
     ended = next(found, None)
     if ended is None or ended.exit_code != 0 or not ended.finished_at or len(ended.message) > _LONGEST_MESSAGE:
         return None

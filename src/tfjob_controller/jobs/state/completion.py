@@ -280,10 +280,10 @@ def failed_sidecar(states: Sequence[ReplicaState]) -> str:
         pod, role = state.pod, state.replica.role
         if not role.is_elastic or pod is None or pod.status.phase != FAILED or state.state != replica_state.SUCCEEDED:
             continue
-        for each in pod.status.container_statuses:
-            ended = each.state.terminated
-            if ended is not None and ended.exit_code and each.name != role.container:
-                return f"{state.replica.id}: sidecar {each.name} failed: {how_it_ended(ended)}"
+        for status in pod.status.container_statuses:
+            ended = status.state.terminated
+            if ended is not None and ended.exit_code and status.name != role.container:
+                return f"{state.replica.id}: sidecar {status.name} failed: {how_it_ended(ended)}"
     return ""
 
 

@@ -32,7 +32,7 @@ def by_replica(plan: Plan, observed: ObservedState) -> ObservedState:
     """Returns the state with a Job, a Service and the pods of each replica that an Indexed Job carries."""
     for role in plan.replicas.roles:
         if role.job_name:
-            observed = _divided(role, [each for each in plan.replicas.all if each.role is role], observed)
+            observed = _divided(role, [replica for replica in plan.replicas.all if replica.role is role], observed)
     return observed
 
 
@@ -42,15 +42,15 @@ def _divided(role: Role, replicas: Sequence[Replica], observed: ObservedState) -
     job, service = jobs.pop(role.job_name, None), services.pop(role.service_name, None)
     first_service = services.pop(f"{role.job_name}-0", None) if role.is_elastic else None
     if service is not None:
-        services |= dict.fromkeys((each.name for each in replicas), service)
+        services |= dict.fromkeys((replica.name for replica in replicas), service)
     carried: dict[str, str] = {}
     if job is not None:
         done, failed = indexes(job.status.completed_indexes), indexes(job.status.failed_indexes)
         # A pod tells more than its index.
-        gone = {each.index for each in replicas if not pods.get(each.name)}
+        gone = {replica.index for replica in replicas if not pods.get(replica.name)}
         outcomes = {**dict.fromkeys(failed & gone, FAILED), **dict.fromkeys(done, COMPLETE)}
-        carried = {each.name: role.job_name for each in replicas}
-        jobs |= {each.name: _job_of(job, each, outcomes.get(each.index, "")) for each in replicas}
+        carried = {replica.name: role.job_name for replica in replicas}
+        jobs |= {replica.name: _job_of(job, replica, outcomes.get(replica.index, "")) for replica in replicas}
     return dataclasses.replace(
         observed,
         jobs=jobs,
@@ -80,7 +80,7 @@ def _job_of(job: BatchJob, replica: Replica, outcome: str) -> BatchJob:
     metadata = replace(job.metadata, name=replica.name, labels=labels)
     if not outcome or _condition(job, (outcome,)) is not None:
         return replace(job, metadata=metadata)
-    kept = (each for each in job.status.conditions if each.type not in _FAILURES)
+    kept = (condition for condition in job.status.conditions if condition.type not in _FAILURES)
     status = replace(job.status, conditions=(*kept, Condition(outcome, "True")))
     return replace(job, metadata=metadata, status=status)
 
@@ -95,7 +95,10 @@ def indexes(text: str) -> frozenset[int]:
 
 
 def _condition(job: BatchJob, types: Iterable[str]) -> Condition | None:
-    return next((each for each in job.status.conditions if each.type in types and each.status == "True"), None)
+    return next(
+        (condition for condition in job.status.conditions if condition.type in types and condition.status == "True"),
+        None,
+    )
 
 
 def pods_of(replica: Replica, observed: ObservedState) -> Sequence[Pod]:

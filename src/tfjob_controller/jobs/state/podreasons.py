@@ -73,7 +73,7 @@ def why_ended_by_kubelet(pod: Pod) -> str:
 
 def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:
     """Returns why a container of a failed pod could not start; empty if all could."""
-    ended = (each.state.terminated for each in statuses)
+    ended = (status.state.terminated for status in statuses)
     words = (why_never_started(each) for each in ended if each is not None)
     return next((_words("cannot start", each) for each in words if each), "")
 

@@ -88,10 +88,10 @@ def failing_init_container(pod: Pod, ignored: str) -> tuple[str, Terminated] | N
     The one of the name `ignored` may fail.
     """
     left_out = native_sidecars(pod) | {ignored}
-    for each in pod.status.init_container_statuses:
-        ended = last_exit(each)
-        if each.name not in left_out and ended is not None and ended.exit_code != 0:
-            return each.name, ended
+    for status in pod.status.init_container_statuses:
+        ended = last_exit(status)
+        if status.name not in left_out and ended is not None and ended.exit_code != 0:
+            return status.name, ended
     return None
 
 
@@ -101,7 +101,9 @@ def restarts_in_place(pod: Pod, container: str, ignored: str) -> int:
     count = _restarts_of(training) if training is not None else 0
     if pod.status.init_container_statuses:
         left_out = native_sidecars(pod) | {ignored}
-        count += sum(_restarts_of(each) for each in pod.status.init_container_statuses if each.name not in left_out)
+        count += sum(
+            _restarts_of(status) for status in pod.status.init_container_statuses if status.name not in left_out
+        )
     return count
 
 
@@ -119,13 +121,13 @@ def _restarts_of(status: ContainerStatus) -> int:
 
 def native_sidecars(pod: Pod) -> frozenset[str]:
     """Returns the names of the init containers that run beside the others (KEP-753)."""
-    return frozenset(each.name for each in pod.spec.init_containers if each.restart_policy == "Always")
+    return frozenset(container.name for container in pod.spec.init_containers if container.restart_policy == "Always")
 
 
 def blocking_init_container(pod: Pod) -> ContainerStatus | None:
     """Returns the init container for which the pod waits, if it runs. It waits for native sidecars until they start."""
     sidecars = native_sidecars(pod)
-    running = (each for each in pod.status.init_container_statuses if each.state.running is not None)
+    running = (status for status in pod.status.init_container_statuses if status.state.running is not None)
     return next((each for each in running if each.name not in sidecars or not each.started), None)
 
 
@@ -143,7 +145,7 @@ def running_since(status: ContainerStatus | None) -> str | None:
 def has_unfinished_sidecar(pod: Pod, name: str) -> bool:
     """Reports whether a container beside the training container, whose name is `name`, has not ended."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return any(each.state.terminated is None for each in statuses if each.name != name)
+    return any(status.state.terminated is None for status in statuses if status.name != name)
 
 
 def last_exit(status: ContainerStatus) -> Terminated | None:
@@ -234,8 +236,8 @@ def given_up_since(pod: Pod) -> str | None:
     if is_finished(pod) or pod.metadata.deletion_timestamp is not None or pod.spec.restart_policy == ON_FAILURE:
         return None
     containers = (*status.init_container_statuses, *status.container_statuses)
-    has_run = any(each.state.terminated is not None for each in containers)
-    if not has_run or any(each.state.running is not None for each in containers):
+    has_run = any(container.state.terminated is not None for container in containers)
+    if not has_run or any(container.state.running is not None for container in containers):
         return None
     return sandbox.last_transition_time
 
@@ -266,4 +268,4 @@ def _has_run(status: ContainerStatus) -> bool:
 def all_containers_ended(pod: Pod) -> bool:
     """Reports whether no container of the pod runs now. The Job controller may not have counted it yet."""
     statuses = pod.status.container_statuses
-    return is_finished(pod) or (bool(statuses) and all(each.state.terminated for each in statuses))
+    return is_finished(pod) or (bool(statuses) and all(status.state.terminated for status in statuses))

@@ -136,8 +136,8 @@ def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str])
     """Returns the recorded successes, without those of an Indexed Job that must be recreated: it runs all replicas."""
     done = frozenset(succeeded)
     for role in plan.replicas.roles:
-        ids = {each.id for each in plan.replicas.all if each.role is role} if role.job_name else set()
-        has_job = any(each.name in observed.jobs for each in plan.replicas.all if each.role is role)
+        ids = {replica.id for replica in plan.replicas.all if replica.role is role} if role.job_name else set()
+        has_job = any(replica.name in observed.jobs for replica in plan.replicas.all if replica.role is role)
         if ids and not has_job and not ids <= done:
             done -= ids
     return done
@@ -350,7 +350,7 @@ def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> boo
 
 def _training_template(replica: Replica) -> Mapping[str, Any]:
     containers = (replica.template.get("spec") or {}).get("containers") or ()
-    return next((each for each in containers if each.get("name") == replica.role.container), {})
+    return next((container for container in containers if container.get("name") == replica.role.container), {})
 
 
 def has_post_start_hook(replica: Replica) -> bool:

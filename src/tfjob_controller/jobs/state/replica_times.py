@@ -58,8 +58,8 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     if state.state == SUCCEEDED and state.replica.role.is_elastic and not has_ended_well(pod):
         return None
     # A sidecar that waits for its image or its next start has not ended either.
-    is_held_up = any(each.state.running is not None for each in pod.status.init_container_statuses) or any(
-        each.state.terminated is None for each in pod.status.container_statuses
+    is_held_up = any(status.state.running is not None for status in pod.status.init_container_statuses) or any(
+        status.state.terminated is None for status in pod.status.container_statuses
     )
     grace = grace_seconds(state.replica)
     # A pod whose containers have all ended will be reported as ended, and stays with its log.
@@ -70,7 +70,7 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
 
 def has_ended_well(pod: Pod) -> bool:
     """Reports whether all containers but native sidecars have ended with 0, so that the pod will be Succeeded."""
-    ended = [each.state.terminated for each in pod.status.container_statuses]
+    ended = [status.state.terminated for status in pod.status.container_statuses]
     return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
 
 

@@ -48,7 +48,7 @@ def with_restored(
     since = (before.time if before is not None else None) or ""
     if restored is None or restored.time is None or restored.time <= since:
         return old
-    done = [each.step for each in steps if since <= each.time < restored.time]
+    done = [step.step for step in steps if since <= step.time < restored.time]
     if not (restored.name or restored.skipped or done):
         return old  # a first start
     is_known = restored.step is not None or not restored.name

@@ -53,13 +53,13 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
     ]
     causes, scaling = job_state.restart_causes, status.scaling
     # The end of a lost or drained pod of an elastic role may be counted already.
-    is_counted = all(is_end_counted(each, status.restart_counts) for each in causes)
+    is_counted = all(is_end_counted(cause, status.restart_counts) for cause in causes)
     if job_state.plan.replicas.is_elastic and scaling is not None:
         scaling = replace(scaling, generation=scaling.generation + 1)
     return replace(
         status,
         restarts=status.restarts + (not is_counted),
-        disruptions=status.disruptions + (not is_counted and all(each.is_disrupted for each in causes)),
+        disruptions=status.disruptions + (not is_counted and all(cause.is_disrupted for cause in causes)),
         scaling=scaling,
         succeeded_indexes=kept,
         **_by_role(job_state.plan, restarted),

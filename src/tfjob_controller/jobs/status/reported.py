@@ -40,10 +40,10 @@ def metrics_and_progress(
 def reported_metrics(report: TrainerStatus) -> dict[str, Metric]:
     """The metrics of a report that are numbers and have a name as metrics in logs may have one."""
     found = {}
-    for each in report.metrics:
-        value = _number(each.value)
-        if value and len(each.name) <= MAX_METRIC_NAME and matches(METRIC_NAME, each.name):
-            found[each.name] = Metric(each.name, value, report.last_updated_time)
+    for metric in report.metrics:
+        value = _number(metric.value)
+        if value and len(metric.name) <= MAX_METRIC_NAME and matches(METRIC_NAME, metric.name):
+            found[metric.name] = Metric(metric.name, value, report.last_updated_time)
     return found
 
 
@@ -93,5 +93,5 @@ def _duration(seconds: int) -> str:
 
 def _logged_progress(metrics: Iterable[Metric]) -> str:
     """`epoch 3, step 1200`: the metrics that show progress."""
-    values = {each.name: each.value for each in metrics}
+    values = {metric.name: metric.value for metric in metrics}
     return ", ".join(f"{name} {values[name]}" for name in _PROGRESS if name in values)

@@ -183,7 +183,7 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
         _seconds_until_removal(job_state.replica_states, job_state.now),
         seconds_until_stopped(job_state.plan, job_state.observed, job_state.now),
     )
-    wake_after_seconds = min((each for each in moments if each is not None), default=None)
+    wake_after_seconds = min((moment for moment in moments if moment is not None), default=None)
     if status == old:
         return StatusResult(old, wake_after_seconds=wake_after_seconds)
     return StatusResult(status, events, wake_after_seconds)
@@ -193,7 +193,7 @@ def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingSta
     saver = saving_replica(job_state.plan)
     if saver is None:
         return status
-    observed, pods = job_state.observed, [each.pod for each in job_state.replica_states if each.replica is saver]
+    observed, pods = job_state.observed, [state.pod for state in job_state.replica_states if state.replica is saver]
     restored = restored_in(pods[0]) if pods and pods[0] is not None else None
     found = with_restored(status.checkpoint, restored, observed.reported_steps)
     found = next_checkpoint(found, observed.checkpoint_lines, job_state.now)
@@ -329,7 +329,7 @@ def _wake_after(job_state: JobState, status: TrainingStatus) -> float | None:
         seconds_until_join_timeout(plan, job_state.unfinished, status, now),
         wait.seconds_left if wait is not None and not plan.policy.is_suspended_by_user else None,
     )
-    return min((max(0.0, each) for each in times if each is not None), default=None)
+    return min((max(0.0, time) for time in times if time is not None), default=None)
 
 
 def _seconds_until_removal(states: Sequence[ReplicaState], now: datetime) -> float | None:
@@ -363,6 +363,7 @@ def _without_minor_fields(status: TrainingStatus) -> TrainingStatus:
         succeeded_indexes=(),
         progress=None,
         conditions=tuple(
-            replace(each, message="") if each.type == conditions.SCHEDULED else each for each in status.conditions
+            replace(condition, message="") if condition.type == conditions.SCHEDULED else condition
+            for condition in status.conditions
         ),
     )

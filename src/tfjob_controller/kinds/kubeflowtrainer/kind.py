@@ -109,7 +109,7 @@ class KubeflowTrainJobAdapter:
             self._restart_rules,
             progress_server=self._progress_server,
         )
-        started = {each.role: each.states for each in recorded_status(job).replica_statuses}
+        started = {role_status.role: role_status.states for role_status in recorded_status(job).replica_statuses}
         count = sum(started.get(recipe.nodes.name, {}).values())
         return build_kubeflow_plan(replace(recipe, started_nodes=count))
 

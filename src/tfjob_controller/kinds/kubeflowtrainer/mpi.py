@@ -79,7 +79,7 @@ def with_ssh(recipe: KubeflowRecipe, template: dict[str, Any], job: str, mounts:
         return changed
     container = container_of(spec_of(changed), NODE) or {}
     # The launcher may mount what its ssh needs, such as a configuration or the name of its user.
-    mounted = [each["name"] for each in container["volumeMounts"]]
+    mounted = [mount["name"] for mount in container["volumeMounts"]]
     waits = mpi.await_container(container, mounted, f"{_HOSTS_PATH}/{mpi.AWAIT_NODES}")
     waits |= {name: container[name] for name in ("env", "envFrom") if name in container}
     return with_spec(changed, initContainers=[*(spec_of(changed).get("initContainers") or ()), waits])

@@ -65,7 +65,7 @@ def build_kubeflow_plan(recipe: KubeflowRecipe) -> Plan:
     if problem is not None:
         raise UnplannableError(problem)
     mounts = mounts_of(recipe, setting)
-    roles = tuple(role_of(recipe, setting, each, mounts) for each in recipe.jobs)
+    roles = tuple(role_of(recipe, setting, job, mounts) for job in recipe.jobs)
     problem = next(added_name_problems(recipe, roles), None)
     if problem is not None:
         raise UnplannableError(problem)
@@ -81,19 +81,19 @@ def _claims(recipe: KubeflowRecipe) -> tuple[NewClaim, ...]:
     """Returns the volumes that are created for the job, by the names that JobSet gives them."""
     return tuple(
         NewClaim(
-            f"{each.name}-{recipe.name}",
-            each.metadata.get("labels") or {},
-            each.metadata.get("annotations") or {},
-            each.spec,
+            f"{template.name}-{recipe.name}",
+            template.metadata.get("labels") or {},
+            template.metadata.get("annotations") or {},
+            template.spec,
         )
         for policy in recipe.runtime.template.spec.volume_claim_policies
-        for each in policy.templates
+        for template in policy.templates
     )
 
 
 def _targets(recipe: KubeflowRecipe, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
     """Returns the replicas whose success completes the job, if the runtime names them."""
-    return tuple(each for each in replicas if is_target(recipe, each.role.name))
+    return tuple(replica for replica in replicas if is_target(recipe, replica.role.name))
 
 
 def _whole(
@@ -177,9 +177,9 @@ def _gang(recipe: KubeflowRecipe, roles: Sequence[Role]) -> GangTerms:
 def _levels(recipe: KubeflowRecipe) -> dict[str, int]:
     """Returns the number of the step of each replicated job."""
     levels: dict[str, int] = {}
-    for each in recipe.jobs:
-        needed = (levels[other.name] + (other.status == COMPLETE) for other in each.depends_on)
-        levels[each.name] = max(needed, default=0)
+    for job in recipe.jobs:
+        needed = (levels[other.name] + (other.status == COMPLETE) for other in job.depends_on)
+        levels[job.name] = max(needed, default=0)
     if recipe.framework.has_launcher:
         together = max(levels[NODE], levels[LAUNCHER])
         levels |= {NODE: together, LAUNCHER: together}

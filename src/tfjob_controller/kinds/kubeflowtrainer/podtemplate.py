@@ -65,7 +65,10 @@ def patched(template: Part, patch: PodPatch) -> dict[str, Any]:
 def _containers(present: Iterable[Part] | None, patches: Iterable[Part]) -> list[Part]:
     containers = list(present or ())
     for patch in patches:
-        containers = [_container(each, patch) if each.get("name") == patch["name"] else each for each in containers]
+        containers = [
+            _container(container, patch) if container.get("name") == patch["name"] else container
+            for container in containers
+        ]
     return containers
 
 

@@ -38,15 +38,15 @@ def _trainer_problems(recipe: KubeflowRecipe) -> Iterator[str]:
 
 
 def _job_set_problems(recipe: KubeflowRecipe) -> Iterator[str]:
-    spec, names = recipe.runtime.template.spec, {each.name for each in recipe.jobs}
+    spec, names = recipe.runtime.template.spec, {job.name for job in recipe.jobs}
     for target in spec.success_policy.target_replicated_jobs:
         if target not in names:
             yield f"spec.template.spec.successPolicy.targetReplicatedJobs: there is no replicated job {target}"
 
 
 def _name_problems(recipe: KubeflowRecipe) -> Iterator[str]:
-    for each in recipe.jobs:
-        host = f"{recipe.job_name(each.name)}-{recipe.num_nodes - 1 if each is recipe.nodes else 0}"
+    for job in recipe.jobs:
+        host = f"{recipe.job_name(job.name)}-{recipe.num_nodes - 1 if job is recipe.nodes else 0}"
         if len(host) > MAX_LABEL:
             fits = len(recipe.name) - (len(host) - MAX_LABEL)
             yield (
@@ -81,7 +81,7 @@ def _gang_problems(recipe: KubeflowRecipe) -> Iterator[str]:
 
 def _injection_problems(recipe: KubeflowRecipe) -> Iterator[str]:
     torch = recipe.runtime.ml_policy.torch
-    by_name = {each.name: _container_names(each) for each in recipe.jobs}
+    by_name = {job.name: _container_names(job) for job in recipe.jobs}
     for target in torch.env_injection.targets if torch is not None else ():
         for name in target.container_names:
             if name not in by_name.get(target.job_name, ()):

@@ -81,8 +81,8 @@ class KubeflowRecipe:
     def nodes(self) -> ReplicatedJob:
         """The job whose pods are the training nodes."""
         if self.runtime.ml_policy.mpi is not None:
-            return next(each for each in self.jobs if each.name == NODE)
-        return next(each for each in self.jobs if ancestor_of(each) == TRAINER)
+            return next(job for job in self.jobs if job.name == NODE)
+        return next(job for job in self.jobs if ancestor_of(job) == TRAINER)
 
     @property
     def subdomain(self) -> str:

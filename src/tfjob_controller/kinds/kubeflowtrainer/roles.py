@@ -83,7 +83,7 @@ def _container_name(job: ReplicatedJob) -> str:
     ancestor = ancestor_of(job)
     containers: Sequence[Part] = spec_of(job.template.spec["template"])["containers"]
     wanted = CONTAINERS.get(ancestor, NODE if job.name in (NODE, LAUNCHER) else "")
-    return next((wanted for each in containers if each["name"] == wanted), str(containers[0]["name"]))
+    return next((wanted for container in containers if container["name"] == wanted), str(containers[0]["name"]))
 
 
 def _job_metadata(recipe: KubeflowRecipe, job: ReplicatedJob, field: str) -> dict[str, str]:
@@ -130,7 +130,7 @@ def _template(
 
 def _with_port(container: Part) -> dict[str, Any]:
     ports: Sequence[Part] = container.get("ports") or ()
-    if any(each.get("containerPort") == DEFAULT_PORT for each in ports):
+    if any(port.get("containerPort") == DEFAULT_PORT for port in ports):
         return dict(container)
     return {**container, "ports": [*ports, {"containerPort": DEFAULT_PORT}]}
 
@@ -139,7 +139,7 @@ def _with_claims(recipe: KubeflowRecipe, template: dict[str, Any]) -> dict[str, 
     """Returns the template with the volumes of those claims that one of its containers mounts."""
     spec = spec_of(template)
     containers = [each for kind in ("containers", "initContainers") for each in spec.get(kind) or ()]
-    mounted = {mount.get("name") for each in containers for mount in each.get("volumeMounts") or ()}
+    mounted = {mount.get("name") for container in containers for mount in container.get("volumeMounts") or ()}
     policies = recipe.runtime.template.spec.volume_claim_policies
     names = (each.name for policy in policies for each in policy.templates)
     volumes = [

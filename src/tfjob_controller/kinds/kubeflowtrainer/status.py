@@ -105,7 +105,7 @@ def _read_record(text: str) -> _Record | None:
 
 
 def _ended_elsewhere(status: KubeflowTrainJobStatus) -> TrainingStatus:
-    ends = {each.type: each for each in status.conditions if each.status == conditions.TRUE}
+    ends = {condition.type: condition for condition in status.conditions if condition.status == conditions.TRUE}
     end = ends.get(COMPLETE) or ends.get(FAILED)
     if end is None:
         return TrainingStatus()
@@ -125,7 +125,7 @@ def upstream_status(job: KubeflowTrainJob, status: TrainingStatus) -> KubeflowTr
     return replace(
         job.status,
         conditions=tuple(_upstream_conditions(job, status)),
-        jobs_status=tuple(_job_status(each, status) for each in status.replica_statuses),
+        jobs_status=tuple(_job_status(role_status, status) for role_status in status.replica_statuses),
     )
 
 

@@ -41,7 +41,7 @@ def _problem(job: TrainJob) -> str | None:
 
 
 def _steps(job: TrainJob) -> set[str]:
-    return {each.name for each in job.status.jobs_status}
+    return {job_status.name for job_status in job.status.jobs_status}
 
 
 def _plan(job: TrainJob) -> Plan | None:

@@ -136,7 +136,7 @@ class TrainJobAdapter:
 
     def _reported_steps(self, job: TrainJob) -> Sequence[ReportedStep]:
         """Returns the last training steps that are known: the recorded one, and the one that was read since."""
-        recorded = [(each.value, each.log_time) for each in job.status.metrics if each.name == STEP]
+        recorded = [(metric.value, metric.log_time) for metric in job.status.metrics if metric.name == STEP]
         read = self._follower.metrics_of(job.metadata.uid).get(STEP)
         known = [*recorded, (read.value, read.log_time)] if read is not None else recorded
         return [ReportedStep(step, time) for text, time in known if (step := step_of(text)) is not None]
@@ -153,7 +153,7 @@ class TrainJobAdapter:
         measured = self._follower.metrics_of(job.metadata.uid)
         if not measured and status.trainer_status is None:
             return replace(status, runtime=runtime)
-        logged = {each.name: each for each in status.metrics}
+        logged = {metric.name: metric for metric in status.metrics}
         logged |= {name: Metric(name, each.value, each.log_time) for name, each in measured.items()}
         metrics, progress = metrics_and_progress(metric_names_of(job.spec), logged, status.trainer_status)
         return replace(status, runtime=runtime, metrics=metrics, progress=progress)
@@ -194,7 +194,7 @@ def _figures_of(job: TrainJob) -> Mapping[str, str]:
     """Returns the last values of a running job's metrics."""
     if job.status.completion_time is not None:
         return {}
-    return {each.name: each.value for each in job.status.metrics} | progress_of(job.status.trainer_status)
+    return {metric.name: metric.value for metric in job.status.metrics} | progress_of(job.status.trainer_status)
 
 
 KIND = Kind(

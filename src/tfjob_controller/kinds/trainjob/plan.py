@@ -150,7 +150,7 @@ def _autoscaling(recipe: Recipe) -> str:
 def _needed(framework: Framework, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
     """Returns the replicas whose success completes the training."""
     role = LAUNCHER if framework.has_launcher else NODE
-    return tuple(each for each in replicas if each.role.name == role)
+    return tuple(replica for replica in replicas if replica.role.name == role)
 
 
 def _mounted_files(recipe: Recipe, setting: Setting) -> PodMounts:
@@ -213,7 +213,7 @@ def _training_role(
     template = with_workspace(template, role, workspace)
     if not workspace.claim:
         carriers = workspace.of_roles(DATASET_INITIALIZER, MODEL_INITIALIZER)
-        bases = {each.role: _container_base(recipe, each) for each in carriers}
+        bases = {carrier.role: _container_base(recipe, carrier) for carrier in carriers}
         template = with_init_containers(template, carriers, bases, recipe.config.initializer_image, workspace)
     if spec.checkpoint is not None:
         template = with_checkpoint_variables(template, role, spec.checkpoint)
@@ -285,7 +285,7 @@ _STEPS = ((DATASET_INITIALIZER, MODEL_INITIALIZER), (NODE, LAUNCHER), (MODEL_EXP
 
 def _steps(whole: Plan) -> Iterator[Plan]:
     for names in _STEPS:
-        replicas = tuple(each for each in whole.replicas.all if each.role.name in names)
+        replicas = tuple(replica for replica in whole.replicas.all if replica.role.name in names)
         if replicas:
             trains = NODE in names
             yield step_of(whole, replicas, whole.replicas.needed if trains else replicas, trains=trains)

@@ -83,7 +83,7 @@ def _overridden(template: Part, override: PodSpecOverride) -> dict[str, Any]:
 
 
 def _containers(present: Iterable[Part] | None, overrides: Iterable[ContainerOverride]) -> list[Part]:
-    by_name = {each.name: each for each in overrides}
+    by_name = {override.name: override for override in overrides}
     return [_with(each, by_name.get(each.get("name", ""))) for each in present or ()]
 
 
@@ -153,7 +153,7 @@ class JobWorkspace:
         return bool(self.storage_containers or self.claim)
 
     def of_roles(self, *roles: str) -> tuple[StorageContainer, ...]:
-        return tuple(each for each in self.storage_containers if each.role in roles)
+        return tuple(container for container in self.storage_containers if container.role in roles)
 
 
 def job_workspace(spec: TrainJobSpec, runtime: RuntimeSpec | None, folder: str) -> JobWorkspace:
@@ -216,7 +216,10 @@ def with_init_containers(
     """Adds initializers to the nodes' template, before its other init containers."""
     spec = spec_of(template)
     mounts = _mounts(workspace)
-    added = [with_mounts(storage_container(each, bases.get(each.role, {}), image), mounts) for each in initializers]
+    added = [
+        with_mounts(storage_container(initializer, bases.get(initializer.role, {}), image), mounts)
+        for initializer in initializers
+    ]
     return {**template, "spec": {**spec, "initContainers": [*added, *(spec.get("initContainers") or ())]}}
 
 
@@ -226,7 +229,7 @@ def _volumes(workspace: JobWorkspace) -> list[dict[str, Any]]:
         source = {"persistentVolumeClaim": {"claimName": workspace.claim}}
     own = [{"name": VOLUME, **source}] if workspace.is_needed else []
     claims = dict.fromkeys(claim_of(uri)[0] for uri in workspace.mounted.values())
-    return own + [{"name": claim_volume(each), "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    return own + [{"name": claim_volume(claim), "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
 
 
 def _mounts(workspace: JobWorkspace) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ _OWN_STATES = {theirs: ours for ours, theirs in _STATES.items()}
 
 def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
     """Returns the status of the TrainJob. `before` supplies the fields that TrainingStatus lacks (metrics, runtime)."""
-    jobs = tuple(_jobs_status(each, status) for each in status.replica_statuses)
+    jobs = tuple(_jobs_status(role_status, status) for role_status in status.replica_statuses)
     return replace(
         before,
         phase=status.phase,
@@ -55,7 +55,7 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         current_nodes=status.workers,
         selector=status.worker_selector,
         checkpoint=status.checkpoint,
-        nodes=next((f"{each.ready + each.succeeded}/{each.replicas}" for each in jobs if each.name == NODE), ""),
+        nodes=next((f"{job.ready + job.succeeded}/{job.replicas}" for job in jobs if job.name == NODE), ""),
     )
 
 
@@ -68,7 +68,10 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         reason=status.reason,
         conditions=_renamed(status.conditions, _OWN_TYPES, _OWN_REASONS),
         replica_statuses=tuple(map(_replica_status, status.jobs_status)),
-        ready={each.name: f"{each.ready + each.succeeded}/{each.replicas}" for each in status.jobs_status},
+        ready={
+            job_status.name: f"{job_status.ready + job_status.succeeded}/{job_status.replicas}"
+            for job_status in status.jobs_status
+        },
         restarts=status.restarts,
         disruptions=status.disruptions,
         restart_counts=status.restart_counts,

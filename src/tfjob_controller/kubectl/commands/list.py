@@ -87,7 +87,7 @@ class GrowingTable:
     def __init__(self, tables: Sequence[JobList], *, with_namespace: bool, wide: bool) -> None:
         self._table = TextTable(*rows_of(tables, with_namespace=with_namespace, wide=wide))
         self._lines = self._table.lines()
-        self._tables = [_with_rows(each, []) for each in tables]
+        self._tables = [_with_rows(table, []) for table in tables]
         self._with_namespace = with_namespace
         self._wide = wide
 

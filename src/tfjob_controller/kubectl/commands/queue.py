@@ -59,8 +59,8 @@ def request_rows(queue: GangQueue, *, with_namespace: bool) -> tuple[list[str], 
     """Headers and cells of what running gangs were asked to do."""
     space = ["Namespace"] if with_namespace else []
     rows = [
-        [*([each.namespace] if with_namespace else []), each.gang, each.owner, each.change, each.reason]
-        for each in queue.requests
+        [*([request.namespace] if with_namespace else []), request.gang, request.owner, request.change, request.reason]
+        for request in queue.requests
     ]
     return [*space, "Gang", "Of", "Change", "Reason"], rows
 
@@ -68,8 +68,8 @@ def request_rows(queue: GangQueue, *, with_namespace: bool) -> tuple[list[str], 
 def share_rows(queue: GangQueue) -> tuple[list[str], list[list[str]]]:
     """Headers and cells of what the gangs of each namespace hold."""
     rows = [
-        [each.namespace, str(each.running), str(each.waiting), share_text(each), held_text(each)]
-        for each in queue.shares
+        [share.namespace, str(share.running), str(share.waiting), share_text(share), held_text(share)]
+        for share in queue.shares
     ]
     return ["Namespace", "Running", "Waiting", "Share", "Held"], rows
 

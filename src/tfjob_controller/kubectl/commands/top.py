@@ -23,8 +23,8 @@ def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], li
     blank = [""] * len(space)
     rows: list[list[str]] = []
     usages = {usage.node: usage for usage in found.nodes or ()}
-    for node in sorted({each.node for each in found.holdings} | set(usages)):
-        for each in (each for each in found.holdings if each.node == node):
+    for node in sorted({holding.node for holding in found.holdings} | set(usages)):
+        for each in (holding for holding in found.holdings if holding.node == node):
             own = [each.namespace] if with_namespace else []
             rows.append([node, *own, each.job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
         if (usage := usages.get(node)) is not None:
@@ -37,14 +37,14 @@ def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], li
 
 def _devices(found: ClusterUsage) -> list[str]:
     """Extended resources, such as nvidia.com/gpu: a column each."""
-    every = [each.requests for each in found.holdings] + [usage.allocatable for usage in found.nodes or ()]
+    every = [holding.requests for holding in found.holdings] + [usage.allocatable for usage in found.nodes or ()]
     return sorted({resource for amounts in every for resource in amounts if "/" in resource})
 
 
 def _cells(quantities: Mapping[str, str], devices: Sequence[str]) -> list[str]:
     memory = amount_from(MEMORY, quantities.get(MEMORY, "0"))
     mebibytes = f"{memory // _MEBIBYTE}Mi" if memory else "0"
-    return [quantities.get(CPU, "0"), mebibytes, *(quantities.get(each, "0") for each in devices)]
+    return [quantities.get(CPU, "0"), mebibytes, *(quantities.get(device, "0") for device in devices)]
 
 
 def _pods(quantities: Mapping[str, str]) -> str:

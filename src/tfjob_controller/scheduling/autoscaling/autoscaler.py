@@ -138,7 +138,7 @@ def _latest(moments: Iterable[datetime | None], now: datetime, after: timedelta)
     """The latest time that is less than `after` ago. Times far in the future, set by another clock or by hand, are
     ignored.
     """
-    return max((each for each in moments if each is not None and abs(now - each) < after), default=None)
+    return max((moment for moment in moments if moment is not None and abs(now - moment) < after), default=None)
 
 
 def _grow_first(
@@ -233,7 +233,7 @@ def _head(queued: QueuedGang, now: datetime, policy: AutoscalingPolicy) -> _Head
     if queued.is_backing_off(now):
         return None
     try:
-        minimum = tuple(each.with_count(each.min_count) for each in pod_sets_of(queued.gang.spec))
+        minimum = tuple(pod_set.with_count(pod_set.min_count) for pod_set in pod_sets_of(queued.gang.spec))
     except ValueError:
         return None
     return _Head(queued, minimum, _eligible_time(queued, policy))
@@ -248,7 +248,7 @@ def _recipient(
 ) -> _Head | None:
     """Returns the gang for which capacity was released lately, if no gang that had to wait has started since."""
     moments = (each.last_resize_time for each in running if each.last_resize_time is not None)
-    released = max((each for each in moments if abs(now - each) < _RELEASE_TIMEOUT), default=None)
+    released = max((moment for moment in moments if abs(now - moment) < _RELEASE_TIMEOUT), default=None)
     if released is None or (waited_at is not None and waited_at >= released):
         return None
     first = next(
@@ -288,7 +288,9 @@ def _candidates(running: Iterable[ElasticGang], head: _Head) -> list[ElasticGang
 
 def _shrinking_gangs(running: Iterable[ElasticGang], head: _Head) -> list[ElasticGang]:
     """Returns the gangs with a request to shrink that they have not followed, by name."""
-    shrinking = [each for each in _candidates(running, head) if each.is_shrinking and _is_valid(each)]
+    shrinking = [
+        candidate for candidate in _candidates(running, head) if candidate.is_shrinking and _is_valid(candidate)
+    ]
     return sorted(shrinking, key=lambda each: each.key)
 
 
@@ -307,7 +309,7 @@ def _needed_victims(shrinking: Sequence[ElasticGang], trial: TrialPlacement) -> 
     if placement is None:
         return None
     for gang in shrinking:
-        others = [each for each in victims if each.gang is not gang]
+        others = [victim for victim in victims if victim.gang is not gang]
         without = trial(others) if others else None
         if without is not None:
             victims, placement = others, without
@@ -328,14 +330,14 @@ def _nominate(head: _Head, placement: Placement, running: Iterable[ElasticGang])
 def _resize_requests(victims: Iterable[Victim], head: _Head, now: datetime) -> tuple[ResizeRequest, ...]:
     """One request for each gang, by name."""
     by_gang: dict[str, list[Victim]] = {}
-    for each in victims:
-        by_gang.setdefault(each.gang.key, []).append(each)
+    for victim in victims:
+        by_gang.setdefault(victim.gang.key, []).append(victim)
     return tuple(_resize_request(by_gang[key], head, now) for key in sorted(by_gang))
 
 
 def _resize_request(victims: Sequence[Victim], head: _Head, now: datetime) -> ResizeRequest:
     gang = victims[0].gang
-    leaving = tuple(sorted((each.member for each in victims), key=member_index))
+    leaving = tuple(sorted((victim.member for victim in victims), key=member_index))
     target = len(gang.nodes) - len(leaving)
     prefix = f"capacity for {head.key}, waiting "
     is_unchanged = gang.reason.startswith(prefix) and (gang.target, gang.leaving) == (target, leaving)

@@ -100,7 +100,7 @@ class ElasticGang:
 def elastic_kind(spec: GangSpec) -> Member | None:
     """Returns the kind of member that may be resized; None if none may."""
     return next(
-        (each for each in spec.members if each.name in spec.min_members and each.name in spec.max_members), None
+        (member for member in spec.members if member.name in spec.min_members and member.name in spec.max_members), None
     )
 
 

@@ -94,8 +94,8 @@ class VictimSelector:
 
     def _is_sufficient_in_total(self) -> bool:
         """Whether the capacity that is free, or could be, is as much as is requested, resource by resource."""
-        missing = total_requests(self.pod_sets, [each.count for each in self.pod_sets])
-        for node_filter in {each.node_filter for each in self.pod_sets}:
+        missing = total_requests(self.pod_sets, [pod_set.count for pod_set in self.pod_sets])
+        for node_filter in {pod_set.node_filter for pod_set in self.pod_sets}:
             for key, group in self.view.candidates(node_filter).groups.items():
                 _subtract(missing, key, len(group))
         for each in self.freed:
@@ -127,7 +127,9 @@ class VictimSelector:
             info = with_all.node_infos.get(node)
             if info is None:
                 return 0.0
-            share = max(min(each.capacity(info.free), each.count) / max(each.count, 1) for each in self.pod_sets)
+            share = max(
+                min(pod_set.capacity(info.free), pod_set.count) / max(pod_set.count, 1) for pod_set in self.pod_sets
+            )
             return share / len(by_node[node])
 
         left = {gang.key: gang.removable_count() for gang in self.candidates}
@@ -189,17 +191,24 @@ class VictimSelector:
         return left
 
     def _what_if(self, victims: Iterable[Victim]) -> WhatIfView:
-        return WhatIfView(self.view, [*self.freed, *(each.freed for each in victims)])
+        return WhatIfView(self.view, [*self.freed, *(victim.freed for victim in victims)])
 
 
 def _policy_order(candidates: Iterable[ElasticGang]) -> list[Victim]:
     """All removable members; each next one from the gang that is furthest above its minimum then."""
     heap = [
-        (each.priority, -each.surplus_ratio(len(each.nodes)), -_saved_seconds(each), each.key, 0, each)
-        for each in candidates
+        (
+            candidate.priority,
+            -candidate.surplus_ratio(len(candidate.nodes)),
+            -_saved_seconds(candidate),
+            candidate.key,
+            0,
+            candidate,
+        )
+        for candidate in candidates
     ]
     heapq.heapify(heap)
-    removable = {each.key: each.removal_order() for each in candidates}
+    removable = {candidate.key: candidate.removal_order() for candidate in candidates}
     line: list[Victim] = []
     while heap:
         _, _, saved, key, removed, gang = heapq.heappop(heap)

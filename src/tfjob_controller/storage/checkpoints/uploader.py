@@ -126,19 +126,19 @@ class Uploader:
         """Reports those that need no upload; returns the others."""
         chosen: list[Wanted] = []
         is_older = False
-        stored = self._uploads() if any(each.is_from_start for each in candidates) else {}
-        for each in reversed(candidates):
-            if (each.is_from_start and is_older) or len(chosen) >= self.keep:
-                self.report(UploadReport("superseded", each.name, each.fingerprint))
-            elif each.is_from_start and self._is_stored(each, stored):
+        stored = self._uploads() if any(candidate.is_from_start for candidate in candidates) else {}
+        for candidate in reversed(candidates):
+            if (candidate.is_from_start and is_older) or len(chosen) >= self.keep:
+                self.report(UploadReport("superseded", candidate.name, candidate.fingerprint))
+            elif candidate.is_from_start and self._is_stored(candidate, stored):
                 is_older = True
-                self.report(UploadReport("unchanged", each.name, each.fingerprint))
+                self.report(UploadReport("unchanged", candidate.name, candidate.fingerprint))
             else:
-                chosen.append(each)
+                chosen.append(candidate)
         return chosen[::-1]
 
     def _uploads(self) -> dict[str, ManifestName]:
-        return {each.upload_id: each for each in self._manifests()}
+        return {manifest.upload_id: manifest for manifest in self._manifests()}
 
     def _manifests(self) -> list[ManifestName]:
         """Of all complete checkpoints, the newest first."""
