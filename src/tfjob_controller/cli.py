@@ -38,6 +38,7 @@ from tfjob_controller.storage.options import (
     resolve_initialize,
 )
 from tfjob_controller.util.commandline import Parser, UsageError
+from tfjob_controller.util.extras import install_hint
 from tfjob_controller.util.terminal import print_line
 
 PROGRAM = "tfjob-controller"
@@ -72,8 +73,7 @@ def _require_operator(command: str) -> None:
     missing = [name for name in OPERATOR_MODULES if not _can_import(name)]
     if missing:
         raise UsageError(
-            f"{command} needs packages that are not installed here ({', '.join(missing)}): "
-            "pip install 'tfjob-controller[operator]'"
+            f"{command} needs packages that are not installed here ({', '.join(missing)}); {install_hint('operator')}"
         )
 
 
@@ -116,9 +116,7 @@ def _show(flags: Flags) -> int:
     try:
         from tfjob_controller.dashboard import program
     except ImportError as error:
-        raise UsageError(
-            f"the dashboard is not installed: pip install 'tfjob-controller[dashboard]' ({error})"
-        ) from None
+        raise UsageError(f"the dashboard is not installed ({error}); {install_hint('dashboard')}") from None
     logging.configure(options.log_format, options.log_level)
     try:
         return program.run(options, os.environ)

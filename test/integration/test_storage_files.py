@@ -116,7 +116,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(scheme: str, package:
     environ = {"PYTHONPATH": str(hidden), "STORAGE_URI": f"{scheme}://org/name", "AWS_ACCESS_KEY_ID": "k"}
     ended = run_afresh(["initialize", "model", f"--target={tmp_path}/t"], environ)
     assert ended.code == 1
-    assert f"the package {package} is missing: install tfjob-controller[storage]" in ended.last_line
+    assert f"the package {package} is missing; in a clone of the project: pip install '.[storage]'" in ended.last_line
 
 
 def test_a_copy_is_readable_by_everybody(tmp_path: Path) -> None:

@@ -78,6 +78,13 @@ def test_the_page_shows_every_command_of_the_plugin_with_an_example_that_it_can_
 NAMED = re.compile(r"\b(?:[a-z]+/)?([a-z]+)\.([A-Za-z_]+)(?:\.([A-Za-z_]+))?((?:, _?[a-z_]+(?= |,|$))*)", re.MULTILINE)
 
 
+def test_nothing_advises_to_install_this_package_from_an_index() -> None:
+    """The package is on none, so that whoever registers its name would run code at those who follow the advice."""
+    files = [ROOT / "README.md", *DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb"), *SOURCE.rglob("*.py")]
+    advice = re.compile(r"(pip install|: install) [^\n]{0,3}'?tfjob-controller(\[|[`'\" ])")
+    assert [path.name for path in files if advice.search(path.read_text("utf-8"))] == []
+
+
 def test_the_functions_that_the_page_on_architecture_names_exist() -> None:
     page = (DOCS / "architecture.md").read_text("utf-8")
     names: set[tuple[str, str]] = set()

@@ -100,8 +100,8 @@ def test_a_program_of_the_operator_says_what_to_install(command: str) -> None:
     done = run_elsewhere(["base"], MAIN.format(module="cli", arguments=[command]))
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == (
-        f"tfjob-controller: {command} needs packages that are not installed here ({', '.join(OPERATOR_MODULES)}): "
-        "pip install 'tfjob-controller[operator]'\n"
+        f"tfjob-controller: {command} needs packages that are not installed here ({', '.join(OPERATOR_MODULES)}); "
+        "in a clone of the project: pip install '.[operator]'\n"
     )
 
 

@@ -39,6 +39,7 @@ from tfjob_controller.simulator.simulation import (
     tenants_of,
     workload_cell,
 )
+from tfjob_controller.util.extras import install_hint
 from tfjob_controller.util.terminal import print_line
 
 # The width of tables without a terminal.
@@ -104,7 +105,7 @@ def _plotter(folder: str) -> Callable[[Sequence[CellResults]], list[Path]] | Non
         from tfjob_controller.simulator.plots import draw_all
     except ImportError as error:
         raise SimulationError(
-            f"--plots needs matplotlib ({error}): pip install 'tfjob-controller[simulate]', or leave --plots out"
+            f"--plots needs matplotlib ({error}); {install_hint('simulate')}, or leave --plots out"
         ) from None
     target = Path(folder)
     try:

@@ -14,6 +14,8 @@ import errno
 import ssl
 from collections.abc import Iterator
 
+from tfjob_controller.util.extras import install_hint
+
 EXIT_PERMANENT = 1
 EXIT_USAGE = 2
 # 128 plus EX_TEMPFAIL of sysexits.h, which is above the codes of processes that a signal ended (129 to 192).
@@ -102,7 +104,7 @@ def _known(error: BaseException, where: object) -> StorageError | None:
     """Explains one error without its causes; None if it is unknown."""
     if isinstance(error, ImportError):
         missing = getattr(error, "name", None) or error
-        return StorageError(f"{where}: the package {missing} is missing: install tfjob-controller[storage]")
+        return StorageError(f"{where}: the package {missing} is missing; {install_hint('storage')}")
     if isinstance(error, OSError) and error.errno in _FULL:
         return StorageError(f"the disk is full: {_file_of(error)} cannot be written")
     # s3fs raises such errors for objects, too, but their names do not begin with a slash.

@@ -8,9 +8,8 @@ from argparse import Namespace
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kubectl.output import print_notice
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.extras import install_hint
 from tfjob_controller.util.terminal import print_line
-
-_INSTALL = "the dashboard is not installed: pip install 'tfjob-controller[dashboard]'"
 
 
 def serve_dashboard(session: Session, parsed: Namespace) -> int:
@@ -18,7 +17,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
         from tfjob_controller.dashboard.server import serve_on_loopback
         from tfjob_controller.dashboard.users import User
     except ImportError as error:
-        raise ClientError(f"{_INSTALL} ({error})") from None
+        raise ClientError(f"the dashboard is not installed ({error}); {install_hint('dashboard')}") from None
     from tfjob_controller.util.clock import RealClock
 
     namespace = "" if parsed.all_namespaces else session.namespace
