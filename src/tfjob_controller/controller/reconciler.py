@@ -216,8 +216,8 @@ class Reconciler(Generic[ObjectT]):
         has_lost_children, monotonic = record.has_lost_children(observed.count), self._clock.monotonic()
         actions = record.changes.allowed(plan_actions(state), monotonic, has_lost_children=has_lost_children)
         if actions.creates and has_lost_children:
-            if not self._still_exists(job):
-                return DONE
+            if (outcome := self._outcome_if_outdated(job)) is not None:
+                return outcome
             if self._finds_pods(job, plan, record.changes.not_deleted(actions.creates)):
                 return RequeueAfter(0.0)
         record.record_observed(observed.count, actions)
@@ -344,18 +344,20 @@ class Reconciler(Generic[ObjectT]):
         warnings = explained(uids, self._warnings_of(job.metadata.namespace, uids)) if uids else {}
         return evaluate(job, plan, observed.with_warnings(warnings), now) if warnings else state
 
-    def _still_exists(self, job: ObjectT) -> bool:
-        """Asks the API server whether the job exists and is not being deleted.
+    def _outcome_if_outdated(self, job: ObjectT) -> Outcome | None:
+        """Asks the API server for the job before what has vanished is recreated; None if the cache has its last state.
 
-        The request is a list, because the controller has no right to get single jobs.
+        The watch of children may be ahead of that of jobs: the job is being deleted, or a second process that believes
+        to lead has ended, resized or restarted it. The request is a list, because the controller has no right to get
+        single jobs.
         """
         meta = job.metadata
         for live in self._client.list(meta.namespace, field_selector=f"metadata.name={meta.name}"):
+            is_newer = self._store.assume(live)
             if live.metadata.uid == meta.uid and live.metadata.deletion_timestamp is None:
-                return True
-            self._store.assume(live)
+                return RequeueAfter(0.0) if is_newer else None
         log.info("the job is being deleted: children are not recreated")
-        return False
+        return DONE
 
     def _finds_pods(self, job: ObjectT, plan: Plan, creates: Sequence[Create]) -> bool:
         """Asks the API server for the pods of Jobs that somebody else has deleted, before others take their place.

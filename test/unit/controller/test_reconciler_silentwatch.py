@@ -9,7 +9,7 @@ import pytest
 from helpers.controllerbench import JOB_PATH, SERVICE_PATH, TFJOB_PATH, ControllerBench
 from helpers.manifests import master, tfjob, workers
 from helpers.trainbench import TrainBench
-from tfjob_controller.controller.outcome import DONE, Retry
+from tfjob_controller.controller.outcome import DONE, RequeueAfter, Retry
 
 TFJOB = f"{TFJOB_PATH}/example-job"
 DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:09Z"}}
@@ -93,6 +93,18 @@ def test_what_vanished_is_recreated_once_the_server_says_that_the_job_is_still_t
     assert f"{JOB_PATH}/{bench.child('worker-0')}" in bench.api.objects
     assert f"{SERVICE_PATH}/{bench.child('worker-0')}" in bench.api.objects
     assert asked(bench) == 2
+
+
+def test_nothing_is_recreated_for_a_job_that_another_process_has_ended(bench: ControllerBench) -> None:
+    """It has deleted the children as well, and the watch of children is ahead of that of jobs."""
+    bench.create(master(), workers(1))
+    bench.settle()
+    done = {"status": {"phase": "Done", "state": "Succeeded"}}
+    go_unheard(bench, lambda: bench.api.change(TFJOB, done))
+    vanish(bench)
+    assert bench.sync() == RequeueAfter(0.0)
+    assert bench.sync() == DONE
+    assert f"{JOB_PATH}/{bench.child('worker-0')}" not in bench.api.objects
 
 
 def test_a_job_with_more_children_than_before_is_not_looked_up(bench: ControllerBench) -> None:
