@@ -24,7 +24,7 @@ request. A status that differs only in counts is delayed (reporter.py).
 
 A watch whose connection is half open delivers nothing, so the cache may not show yet that a job is being deleted. The
 garbage collector deletes its children then, and each sync would recreate them. Therefore the API server is asked
-whether the job still exists before a child is recreated (client-go's `RecheckDeletionTimestamp`), and which pods a
+whether it has a newer state of the job before a child is recreated (client-go's `RecheckDeletionTimestamp`), and which pods a
 child Job has left that somebody else has deleted. A new job does not need these requests.
 
 While other jobs wait for a worker, a job whose children have just been created is queued again before its status is

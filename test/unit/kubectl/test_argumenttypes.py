@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.kinds.clientkind import ClientKind
+from tfjob_controller.kubectl import argumenttypes
 from tfjob_controller.kubectl.argumenttypes import (
     JobName,
     count_argument,
@@ -50,3 +53,11 @@ def test_what_can_be_no_job_never_becomes_a_path(text: str) -> None:
 def test_what_is_no_number_is_refused(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         read(text)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
+def test_every_kind_of_the_client_has_its_words_here(kind: ClientKind) -> None:
+    """The words are written down twice, because a command line is read before the types of any kind are imported."""
+    assert kind.word in argumenttypes.KINDS
+    for word in (kind.word, kind.resource.plural, f"{kind.resource.plural}.{kind.resource.group}"):
+        assert job_argument(f"{word}/a") == JobName(kind.word, "a")
