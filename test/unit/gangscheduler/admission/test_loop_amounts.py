@@ -42,10 +42,7 @@ def test_where_they_do_not_fit_the_gang_waits_for_what_they_need(world: GangWorl
     world.admit("one", 4)
     world.admit("other", 1)
     world.create_pods("one", cpu=2)
-    world.create_pods("other")
-    world.schedule()
-    world.run()
-    assert world.phase("other") == "Bound"
+    world.bind("other")
     give_up(world, "one")
     assert world.gang("one").status.message.startswith("needs 4 \u00d7 cpu: 2")
     world.remove_gang("other")

@@ -71,9 +71,7 @@ def test_a_gang_that_waits_for_quota_keeps_no_nodes_from_others(world: GangWorld
 
 
 def test_nobody_shrinks_for_a_gang_that_waits_for_quota(world: GangWorld) -> None:
-    world.add_gang("elastic", limits=(1, 8), worker=8)
-    world.run()
-    world.bind("elastic")
+    world.start("elastic", 8, limits=(1, 8))
     world.quota = {"cpu": "8"}
     world.add_gang("next", worker=2)
     for _ in range(20):
@@ -92,9 +90,7 @@ def test_an_elastic_gang_starts_with_what_its_quota_allows(world: GangWorld) -> 
 
 def test_members_that_are_added_to_a_bound_gang_count_too(world: GangWorld) -> None:
     world.quota = {"pods": "5"}
-    world.add_gang("grows", worker=2)
-    world.run()
-    world.bind("grows")
+    world.start("grows", 2)
     members = [{"name": "worker", "count": 8, "resources": {"cpu": "1"}}]
     world.change_gang("grows", {"spec": {"members": members}})
     world.run(3)

@@ -45,10 +45,7 @@ def test_a_member_that_only_waits_for_others_is_moved(world: GangWorld) -> None:
     world.put_pod("stranger", {}, 2, node=node)
     world.run()
     assert world.nodes_of("one") == {"a", "b"}
-    world.create_pods("one")
-    world.schedule()
-    world.run()
-    assert world.phase("one") == "Bound"
+    world.bind("one")
 
 
 def test_an_attempt_that_was_given_up_moves_nobody(world: GangWorld) -> None:

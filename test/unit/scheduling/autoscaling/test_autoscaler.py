@@ -42,6 +42,13 @@ def wishes(plan: ResizePlan) -> dict[str, tuple[int, str]]:
     }
 
 
+def asked_for(world: ScalingWorld, *waiting: Member, **spec: Any) -> dict[str, tuple[int, str]]:
+    """Who is asked to shrink once a gang of these members has waited for long enough."""
+    world.arrives("next", *waiting, **spec)
+    world.advance(DOWN)
+    return wishes(world.plan())
+
+
 @pytest.fixture
 def full() -> ScalingWorld:
     """Four workers, of which two could go, fill a node; a gang of two waits for so long that they should."""
@@ -178,9 +185,7 @@ def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
 def test_no_gang_is_requested_to_shrink_if_that_is_not_enough(head: int, elastic_spec: dict[str, Any]) -> None:
     busy = world(4)
     busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic_spec)
-    busy.arrives("next", workers(head))
-    busy.advance(DOWN)
-    assert busy.plan().resizes == ()
+    assert asked_for(busy, workers(head)) == {}
 
 
 def test_of_a_gang_of_a_higher_priority_nothing_is_taken(full: ScalingWorld) -> None:
@@ -228,27 +233,21 @@ def test_capacity_is_kept_too_while_an_owner_has_followed_and_its_placement_has_
 
 def test_the_least_of_the_gang_that_waits_is_what_counts(full: ScalingWorld) -> None:
     full.waiting.clear()
-    full.arrives("next", workers(4), **elastic(1, 4))
-    full.advance(DOWN)
-    assert wishes(full.plan()) == {"big": (3, "3")}
+    assert asked_for(full, workers(4), **elastic(1, 4)) == {"big": (3, "3")}
 
 
 def test_all_of_it_must_fit_its_parameter_servers_too() -> None:
     busy = ScalingWorld(a_node("n0", "4", gpu="4"))
     gpu_workers = workers(3, cpu="1", resources={GPU: "1"})
     busy.runs("big", [("n0", ["ps-0", *members(0, 1, 2)])], PS, gpu_workers, **elastic(2, 4))
-    busy.arrives("next", PS, workers(1, cpu="1", resources={GPU: "1"}))
-    busy.advance(DOWN)
-    assert busy.plan().resizes == ()
+    assert asked_for(busy, PS, workers(1, cpu="1", resources={GPU: "1"})) == {}
 
 
 def test_workers_away_from_the_parameter_servers_leave_first_then_the_highest() -> None:
     busy = world(4, 4)
     busy.runs("big", [("n0", ["ps-0", *members(1, 2, 3)]), ("n1", members(0, 4, 5))], PS, workers(6), **elastic(3, 8))
     busy.runs("rest", [("n1", members(0))], workers(1))
-    busy.arrives("next", workers(3))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"big": (3, "3 4 5")}
+    assert asked_for(busy, workers(3)) == {"big": (3, "3 4 5")}
 
 
 def test_without_parameter_servers_those_with_the_other_kinds_stay() -> None:
@@ -257,9 +256,7 @@ def test_without_parameter_servers_those_with_the_other_kinds_stay() -> None:
     busy.runs(
         "big", [("n0", members(0, 1, 2)), ("n1", ["master-0", *members(3, 4)])], master, workers(5), **elastic(3, 5)
     )
-    busy.arrives("next", workers(1))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"big": (4, "2")}
+    assert asked_for(busy, workers(1)) == {"big": (4, "2")}
 
 
 def test_nor_beside_them_where_there_are_some() -> None:
@@ -267,9 +264,7 @@ def test_nor_beside_them_where_there_are_some() -> None:
     master = Member("master", 1, {"cpu": "1"})
     placed = [("n0", ["ps-0", *members(3, 4)]), ("n1", ["master-0", *members(0, 1)])]
     busy.runs("big", placed, PS, master, workers(4), **elastic(3, 5))
-    busy.arrives("next", workers(1))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"big": (3, "1")}
+    assert asked_for(busy, workers(1)) == {"big": (3, "1")}
 
 
 def test_the_one_furthest_above_its_minimum_gives_first() -> None:
@@ -277,9 +272,7 @@ def test_the_one_furthest_above_its_minimum_gives_first() -> None:
     busy.runs("a", [("n0", members(0, 1, 2))], workers(3), **elastic(2, 4))
     busy.runs("b", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(2, 4))
     busy.runs("c", [("n0", members(0, 1))], workers(2), **elastic(2, 4))
-    busy.arrives("next", workers(1))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"b": (3, "3")}
+    assert asked_for(busy, workers(1)) == {"b": (3, "3")}
     busy.arrives("ahead", workers(2), priority=1)
     busy.advance(DOWN)
     assert wishes(busy.plan()) == {"a": (2, "2"), "b": (3, "3")}
@@ -289,27 +282,21 @@ def test_of_two_that_have_as_much_the_one_that_saved_its_work_last_gives_first()
     busy = world(6)
     for name, bound in (("a", "2026-11-21T11:00:00Z"), ("b", "2026-11-21T11:00:01Z")):
         busy.runs(name, [("n0", members(0, 1, 2))], workers(3), bound_time=bound, **elastic(2, 4))
-    busy.arrives("next", workers(1))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"b": (2, "2")}
+    assert asked_for(busy, workers(1)) == {"b": (2, "2")}
 
 
 def test_of_two_that_have_as_much_each_gives_a_half() -> None:
     busy = world(12)
     for name in ("a", "b"):
         busy.runs(name, [("n0", members(0, 1, 2, 3, 4, 5))], workers(6), **elastic(2, 6))
-    busy.arrives("next", workers(4))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"a": (4, "4 5"), "b": (4, "4 5")}
+    assert asked_for(busy, workers(4)) == {"a": (4, "4 5"), "b": (4, "4 5")}
 
 
 def test_members_of_the_lowest_priority_are_removed_first() -> None:
     busy = world(8)
     busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), priority=1, **elastic(2, 4))
     busy.runs("b", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(3, 10))
-    busy.arrives("next", workers(1), priority=2)
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"b": (3, "3")}
+    assert asked_for(busy, workers(1), priority=2) == {"b": (3, "3")}
 
 
 def test_members_whose_removal_does_not_help_are_spared() -> None:
@@ -317,9 +304,7 @@ def test_members_whose_removal_does_not_help_are_spared() -> None:
     busy = ScalingWorld(a_node("n0", "4"), a_node("n1", "4", labels={"disk": "fast"}))
     busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(1, 4))
     busy.runs("b", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 8))
-    busy.arrives("next", workers(1, node_selector={"disk": "fast"}))
-    busy.advance(DOWN)
-    assert wishes(busy.plan()) == {"b": (3, "3")}
+    assert asked_for(busy, workers(1, node_selector={"disk": "fast"})) == {"b": (3, "3")}
 
 
 def test_members_are_taken_where_the_gang_that_waits_can_use_their_capacity() -> None:
@@ -338,18 +323,14 @@ def test_if_neither_order_of_victims_is_enough_all_combinations_are_tried() -> N
     """By the policy, and node by node, worker-2 goes first: then the other node still takes nobody."""
     two = world(3, 3)
     two.runs("big", [("n1", members(0, 1)), ("n0", members(2))], workers(3), **elastic(2, 3))
-    two.arrives("next", Member("worker", 2, {"cpu": "2"}))
-    two.advance(DOWN)
-    assert wishes(two.plan()) == {"big": (2, "1")}
+    assert asked_for(two, Member("worker", 2, {"cpu": "2"})) == {"big": (2, "1")}
 
 
 def test_also_over_several_gangs_of_which_none_is_enough_alone() -> None:
     two = world(4, 4)
     two.runs("one", [("n1", members(0, 2)), ("n0", members(1))], workers(3), **elastic(2, 3))
     two.runs("two", [("n0", members(0, 1)), ("n1", members(2))], workers(3), **elastic(2, 3))
-    two.arrives("next", Member("worker", 2, {"cpu": "2"}))
-    two.advance(DOWN)
-    assert wishes(two.plan()) == {"one": (2, "2"), "two": (2, "1")}
+    assert asked_for(two, Member("worker", 2, {"cpu": "2"})) == {"one": (2, "2"), "two": (2, "1")}
 
 
 def test_more_members_are_requested_when_the_standing_requests_are_no_longer_enough(full: ScalingWorld) -> None:
@@ -358,9 +339,7 @@ def test_more_members_are_requested_when_the_standing_requests_are_no_longer_eno
     assert full.plan().resizes
     # The gang that waits is another one now, which needs more.
     full.waiting.clear()
-    full.arrives("next", workers(4))
-    full.advance(DOWN)
-    assert wishes(full.plan()) == {"big": (2, "2 3"), "other": (2, "2 3")}
+    assert asked_for(full, workers(4)) == {"big": (2, "2 3"), "other": (2, "2 3")}
 
 
 def test_requests_to_victims_that_are_no_longer_needed_are_withdrawn(full: ScalingWorld) -> None:
@@ -515,9 +494,7 @@ def test_of_an_indexed_job_those_above_the_ones_that_are_needed_leave_as_well(
 ) -> None:
     crowded = world(4, 1)
     crowded.runs("big", NODES_OF_FIVE, workers(5, indexed=is_indexed), **elastic(1, 5))
-    crowded.arrives("next", workers(1, "2"))
-    crowded.advance(DOWN)
-    assert wishes(crowded.plan()) == {"big": leaving}
+    assert asked_for(crowded, workers(1, "2")) == {"big": leaving}
 
 
 @pytest.mark.parametrize(
@@ -535,9 +512,7 @@ def test_an_indexed_job_keeps_its_lowest_indexes_wherever_its_servers_are(
         workers(4, indexed=is_indexed),
         **elastic(2, 4),
     )
-    crowded.arrives("next", workers(1))
-    crowded.advance(DOWN)
-    assert wishes(crowded.plan()) == {"big": leaving}
+    assert asked_for(crowded, workers(1)) == {"big": leaving}
 
 
 @pytest.mark.parametrize(
@@ -549,17 +524,13 @@ def test_no_plan_takes_members_from_the_middle_of_an_indexed_job(
 ) -> None:
     crowded = world(3, 1)
     crowded.runs("big", [("n0", members(0, 1, 2)), ("n1", members(3))], workers(4, indexed=is_indexed), **elastic(2, 4))
-    crowded.arrives("next", workers(1, "2"))
-    crowded.advance(DOWN)
-    assert wishes(crowded.plan()) == expected
+    assert asked_for(crowded, workers(1, "2")) == expected
 
 
 def test_a_request_that_is_no_suffix_of_an_indexed_job_is_replaced() -> None:
     crowded = world(4)
     crowded.runs("big", [("n0", members(0, 1, 2, 3))], workers(4, indexed=True), **elastic(2, 4))
-    crowded.arrives("next", workers(2))
-    crowded.advance(DOWN)
-    assert wishes(crowded.plan()) == {"big": (2, "2 3")}
+    assert asked_for(crowded, workers(2)) == {"big": (2, "2 3")}
     gang = crowded.running["ns/big"]
     edited = replace(gang.status, leaving=("worker-1", "worker-2"))
     crowded.running["ns/big"] = replace(gang, status=edited)
