@@ -192,24 +192,19 @@ def test_the_steps_that_a_pod_says_matter_and_its_other_metadata_does_not() -> N
 
 
 @pytest.mark.parametrize(
-    ("labels", "expected"),
+    ("namespace", "labels", "expected"),
     [
-        pytest.param({"runtime_id": "ab12"}, ["team/train"], id="its job's label"),
-        pytest.param({"runtime_id": "zz99"}, [], id="a job that is not there"),
-        pytest.param({}, [], id="no label"),
+        pytest.param("team", {"runtime_id": "ab12"}, ["team/train"], id="its job's label"),
+        pytest.param("team", {"runtime_id": "zz99"}, [], id="a job that is not there"),
+        pytest.param("team", {}, [], id="no label"),
+        pytest.param("other", {"runtime_id": "ab12"}, [], id="another namespace"),
     ],
 )
-def test_a_pod_is_found_by_its_jobs_runtime_id(labels: dict[str, str], expected: list[str]) -> None:
+def test_a_pod_is_found_by_its_jobs_runtime_id(namespace: str, labels: dict[str, str], expected: list[str]) -> None:
     jobs: Store[TFJob] = Store({BY_RUNTIME: tfjob_by_runtime_id})
     jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
-    pod = Pod(PodMeta(name="p", namespace="team", labels=labels))
+    pod = Pod(PodMeta(name="p", namespace=namespace, labels=labels))
     assert [*keys_by_runtime(jobs)(pod)] == expected
-
-
-def test_a_pod_of_another_namespace_is_another_job_s() -> None:
-    jobs: Store[TFJob] = Store({BY_RUNTIME: tfjob_by_runtime_id})
-    jobs.upsert(replace(TRAIN, metadata=replace(TRAIN.metadata, resource_version="5")))
-    assert [*keys_by_runtime(jobs)(Pod(PodMeta(name="p", namespace="x", labels={"runtime_id": "ab12"})))] == []
 
 
 HEARTBEAT = replace(META, resource_version="9", labels={"a": "b"})

@@ -10,7 +10,6 @@ import pytest
 from helpers.controllerbench import (
     CONFIG_MAP_PATH,
     JOB_PATH,
-    KEY,
     POD_PATH,
     SERVICE_PATH,
     TFJOB_PATH,
@@ -454,19 +453,6 @@ def test_a_deleted_job_is_left_to_the_garbage_collector_and_forgotten(
     assert bench.sync() == outcome
     assert len(bench.api.sent) == sent
     assert bench.reconciler.tracked_jobs == 0
-
-
-def test_many_writers_make_what_one_makes() -> None:
-    bench = ControllerBench(helpers=8)
-    bench.create(master(), workers(40))
-    bench.settle()
-    assert len(bench.api.paths("/jobs/")) == len(bench.api.paths("/services/")) == 41
-    assert len(bench.api.requests("POST")) == 82
-    bench.fanout.stop()
-
-
-def test_a_key_of_no_job_is_nothing_and_never_will_be(bench: ControllerBench) -> None:
-    assert bench.reconciler.sync(KEY) == NOT_FOUND
 
 
 class RefusesLater:

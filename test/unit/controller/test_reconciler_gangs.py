@@ -50,13 +50,6 @@ def test_a_gang_costs_one_request_more_and_one_for_each_word_of_its_scheduler(be
     assert ("Normal", "GangAdmitted", "There is capacity for 3 of 3 replicas") in bench.recorder.events
 
 
-def test_the_next_sync_knows_the_gang_that_the_last_one_made_though_the_watch_lags(bench: ControllerBench) -> None:
-    create(bench)
-    bench.api.hold()
-    bench.settle()
-    assert len(bench.api.requests("POST", "/gangs")) == 1
-
-
 def test_a_place_in_the_queue_is_written_now_and_then(bench: ControllerBench) -> None:
     create(bench)
     says_waiting = {"message": "needs 3 * cpu: 1"}
@@ -106,14 +99,6 @@ def test_a_job_that_became_invalid_releases_its_capacity(bench: ControllerBench)
     bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": []}})
     assert isinstance(bench.sync(), TerminalFailure)
     assert bench.api.objects[gang_path(bench)]["spec"]["suspend"] is True
-
-
-def test_an_invalid_quantity_fails_the_job_with_a_message(bench: ControllerBench) -> None:
-    entry = master()
-    container = {**entry["template"]["spec"]["containers"][0], "resources": {"requests": {"cpu": "much"}}}
-    bench.create({**entry, "template": {"spec": {"containers": [container]}}}, gang={"enabled": True})
-    assert isinstance(bench.sync(), TerminalFailure)
-    assert "spec.replicaSpecs[0].template" in bench.status["reason"]
 
 
 def test_a_job_without_a_gang_costs_the_same_where_gangs_are_watched(bench: ControllerBench) -> None:

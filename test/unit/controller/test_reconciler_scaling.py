@@ -128,12 +128,6 @@ def test_another_process_that_finds_the_resize_request_recorded_goes_on(bench: C
     assert ("Normal", "Resized", "shrunk 4 → 2 workers: capacity for b") in bench.recorder.events
 
 
-def test_without_a_resize_request_a_running_job_costs_nothing(bench: ControllerBench) -> None:
-    so_far = len(bench.api.sent)
-    bench.sync()
-    assert len(bench.api.sent) == so_far
-
-
 def test_steps_wait_with_the_other_figures_but_not_those_of_a_worker_that_goes() -> None:
     bench = ControllerBench()
     bench.create(master(), workers(2), autoscaling={"maxWorkers": 2, "totalSteps": 10})
