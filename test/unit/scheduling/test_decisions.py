@@ -77,11 +77,6 @@ def test_capacity_that_a_starving_gang_could_not_use_is_free_for_all() -> None:
     assert set(view.reserved_members("ns/b").values()) == {"gpu"}
 
 
-def test_a_higher_priority_is_not_held_back() -> None:
-    gangs = [a_gang("a", workers(4), age_seconds=OLD), a_gang("b", workers(2), priority=1)]
-    assert admitted(full(), *gangs) == ["ns/b"]
-
-
 def test_a_gang_that_foreign_pods_keep_out_holds_no_capacity() -> None:
     view = a_view(a_node("n", "4"))
     view.set_pod(a_pod("daemon", "n", "1"))
@@ -133,15 +128,6 @@ def test_a_gang_that_exceeds_an_empty_cluster_is_unschedulable_at_once(members: 
 
 
 @pytest.mark.parametrize(
-    "node", [a_node("m", ready="False"), a_node("m", unschedulable=True)], ids=["not ready", "cordoned"]
-)
-def test_a_node_that_may_come_back_belongs_to_the_cluster(node: object) -> None:
-    view = a_view(a_node("n", "1"), node)  # type: ignore[arg-type]  # a Node, whatever pytest thinks
-    (decision,) = decide_once(view, [a_gang("a", workers(5))], NOW, POLICY)
-    assert isinstance(decision, Pending)
-
-
-@pytest.mark.parametrize(
     ("members", "words"),
     [
         ((workers(1, "lots"),), "not a quantity: 'lots'"),
@@ -161,13 +147,6 @@ def test_a_negative_count_counts_as_zero() -> None:
     assert decision.placement.node_of == {}
 
 
-def test_the_least_is_enough() -> None:
-    view = full()
-    (decision,) = decide_once(view, [a_gang("a", workers(4), min_members={"worker": 1})], NOW, POLICY)
-    assert isinstance(decision, Admit)
-    assert decision.placement.counts == {"worker": 2}
-
-
 def test_an_unchanged_situation_has_the_same_message_object() -> None:
     view = full()
     decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(4))]
@@ -180,14 +159,6 @@ def test_an_unchanged_situation_has_the_same_message_object() -> None:
     view.set_pod(a_pod("small", "n", "0"))
     view.remove_pod("ns/small")
     assert decider.decide(gangs, NOW + timedelta(seconds=1)) == first
-
-
-def test_a_gang_that_could_never_fit_is_looked_at_again_when_nodes_come() -> None:
-    view = a_view(a_node("n", "1"))
-    decider, gangs = AdmissionDecider(view, POLICY), [a_gang("a", workers(2))]
-    assert isinstance(decider.decide(gangs, NOW)[0], Unschedulable)
-    view.set_node(a_node("m", "1"))
-    assert isinstance(decider.decide(gangs, NOW)[0], Admit)
 
 
 def test_a_changed_gang_is_read_again() -> None:

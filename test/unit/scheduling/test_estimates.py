@@ -85,18 +85,8 @@ def test_an_empty_cluster_has_all_that_is_allocatable() -> None:
     assert not hypothetical_of(busy_nodes(a_node("n", "3"))).fits_empty(FOUR)
 
 
-def test_without_gangs_only_foreign_pods_are_in_the_way() -> None:
-    assert hypothetical_of(busy_nodes(a_node("n", "5"))).fits_without_gangs(FOUR)
-    assert not hypothetical_of(busy_nodes(a_node("n", "4"))).fits_without_gangs(FOUR)
-
-
 def test_not_ready_and_cordoned_nodes_count() -> None:
     assert hypothetical_of(busy_nodes(a_node("n", "4", ready="False", unschedulable=True))).fits_empty(FOUR)
-
-
-def test_kinds_must_fit_together() -> None:
-    pod_sets = (pod_set_of(workers(2)), pod_set_of(workers(3, name="ps")))
-    assert not hypothetical_of(busy_nodes(a_node("n", "4"))).fits_empty(pod_sets)
 
 
 def test_nodes_that_come_are_seen_at_once() -> None:

@@ -125,17 +125,3 @@ def test_a_large_gang_starts_against_a_flood_of_older_small_ones(small_has: int)
 )
 def test_a_weight_is_a_bounded_decimal_number(text: str, weight: float | None) -> None:
     assert weight_in(text) == weight
-
-
-def test_a_namespace_of_twice_the_weight_may_hold_twice_as_much_before_it_waits() -> None:
-    view = a_view(a_node("a", "8"))
-    reserve(view, "heavy/job", "a", {"cpu": 3000})
-    reserve(view, "light/job", "a", {"cpu": 2000})
-    gangs = [gang_in("heavy", "h"), gang_in("light", "l", age=100)]
-    equal = AdmissionDecider(view, AdmissionPolicy(), shares=NamespaceShares(view)).ordered(gangs)
-    weights = {"heavy": 2.0, "light": 1.0}
-    weighted = AdmissionDecider(view, AdmissionPolicy(), shares=NamespaceShares(view, weights.__getitem__)).ordered(
-        gangs
-    )
-    assert [each.key for each in equal] == ["light/l", "heavy/h"]
-    assert [each.key for each in weighted] == ["heavy/h", "light/l"]

@@ -146,14 +146,6 @@ class TestSeries:
             desk.report(regarding=ObjectReference("v1", "TFJob", "team", "train", "uid-1", version))
         assert desk.send() == ["create it is so x2"]
 
-    def test_the_write_says_when_it_was_first_and_last_seen(self, desk: Desk) -> None:
-        desk.report()
-        desk.pass_time(5.0)
-        desk.report()
-        (write,) = desk.take()
-        assert write.series.first.observed == datetime(2026, 1, 1, 0, 0, 0, tzinfo=UTC)
-        assert write.last_observed == datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
-
     def test_rest_seconds_is_the_time_until_the_next_event_is_due(self, desk: Desk) -> None:
         assert desk.correlator.rest_seconds() is None
         desk.report()

@@ -172,26 +172,11 @@ def test_but_nothing_is_begun_for_one_that_is_not_the_first() -> None:
     assert busy.plan() == ResizePlan(recheck_time=busy.now + timedelta(seconds=DOWN))
 
 
-@pytest.mark.parametrize(
-    ("head", "elastic_spec"),
-    [
-        pytest.param(3, elastic(2, 4), id="more than can be given"),
-        pytest.param(1, {"min_members": {"worker": 2}}, id="of a gang that is not elastic: no maximum"),
-        pytest.param(1, {"max_members": {"worker": 5}}, id="of a gang that is not elastic: no minimum"),
-        pytest.param(1, elastic(4, 8), id="of a gang that has its least"),
-        pytest.param(4, elastic(0, 4), id="of which worker-0 would have to go"),
-    ],
-)
-def test_no_gang_is_requested_to_shrink_if_that_is_not_enough(head: int, elastic_spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize("limits", [{"min_members": {"worker": 2}}, {"max_members": {"worker": 5}}])
+def test_no_gang_without_a_minimum_and_a_maximum_is_requested_to_shrink(limits: dict[str, Any]) -> None:
     busy = world(4)
-    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **elastic_spec)
-    assert asked_for(busy, workers(head)) == {}
-
-
-def test_of_a_gang_of_a_higher_priority_nothing_is_taken(full: ScalingWorld) -> None:
-    gang = full.running["ns/big"]
-    full.running["ns/big"] = replace(gang, spec=replace(gang.spec, priority=1))
-    assert full.plan().resizes == ()
+    busy.runs("big", [("n0", members(0, 1, 2, 3))], workers(4), **limits)
+    assert asked_for(busy, workers(1)) == {}
 
 
 def test_nor_of_one_that_is_finishing_or_being_resized(full: ScalingWorld) -> None:
@@ -297,14 +282,6 @@ def test_members_of_the_lowest_priority_are_removed_first() -> None:
     busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), priority=1, **elastic(2, 4))
     busy.runs("b", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(3, 10))
     assert asked_for(busy, workers(1), priority=2) == {"b": (3, "3")}
-
-
-def test_members_whose_removal_does_not_help_are_spared() -> None:
-    """The first in line has its members on a node that the gang that waits may not use."""
-    busy = ScalingWorld(a_node("n0", "4"), a_node("n1", "4", labels={"disk": "fast"}))
-    busy.runs("a", [("n0", members(0, 1, 2, 3))], workers(4), **elastic(1, 4))
-    busy.runs("b", [("n1", members(0, 1, 2, 3))], workers(4), **elastic(2, 8))
-    assert asked_for(busy, workers(1, node_selector={"disk": "fast"})) == {"b": (3, "3")}
 
 
 def test_members_are_taken_where_the_gang_that_waits_can_use_their_capacity() -> None:
@@ -430,15 +407,6 @@ def test_a_higher_priority_grows_first(idle: ScalingWorld) -> None:
     gang = idle.running["ns/a"]
     idle.running["ns/a"] = replace(gang, spec=replace(gang.spec, priority=1))
     assert wishes(idle.plan()) == {"a": (4, "")}
-
-
-def test_one_at_a_time_round_robin_as_long_as_it_fits(idle: ScalingWorld) -> None:
-    sizes = []
-    for _ in range(6):
-        idle.round()
-        sizes.append((idle.size("a"), idle.size("b")))
-        idle.advance(UP)
-    assert sizes == [(3, 3), (4, 3), (4, 4), (4, 4), (4, 4), (4, 4)]
 
 
 def test_the_next_only_after_a_while(idle: ScalingWorld) -> None:
