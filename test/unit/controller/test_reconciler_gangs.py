@@ -10,6 +10,7 @@ from helpers.controllerbench import GANG_PATH, JOB_PATH, TFJOB_PATH, ControllerB
 from helpers.manifests import master, workers
 from tfjob_controller.controller.outcome import RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.tfjob.kind import TFJOB_DEBOUNCE_SECONDS
 
 
@@ -108,3 +109,17 @@ def test_a_job_without_a_gang_costs_the_same_where_gangs_are_watched(bench: Cont
         each.settle_minor()
     assert [each.method for each in bench.api.sent] == [each.method for each in plain.api.sent]
     assert len(bench.api.paths(JOB_PATH)) == 3
+
+
+def test_the_group_of_another_scheduler_costs_one_request_and_goes_with_an_invalid_job() -> None:
+    volcano = BACKENDS["volcano"]
+    bench = ControllerBench(gangs=GangPolicy(ON_REQUEST, volcano.scheduler_name, backend=volcano))
+    create(bench)
+    bench.settle()
+    posted = [each.path.rsplit("/", 1)[-1] for each in bench.api.requests("POST", "/")]
+    assert sorted(posted) == [*3 * ["jobs"], "podgroups", *3 * ["services"]]
+    (group,) = bench.api.paths("/podgroups/")
+    assert group.endswith(f"/example-job-{bench.runtime_id}")
+    bench.api.change(f"{TFJOB_PATH}/example-job", {"spec": {"replicaSpecs": []}})
+    assert isinstance(bench.sync(), TerminalFailure)
+    assert bench.api.paths("/podgroups/") == []

@@ -129,36 +129,25 @@ def unheard_pod(bench: ControllerBench | TrainBench, replica: str, *, is_release
 
 
 @pytest.mark.parametrize("is_released", [False, True])
-def test_no_pod_runs_beside_one_that_the_watch_has_not_shown(bench: ControllerBench, is_released: bool) -> None:
-    bench.create(master(), workers(1))
+@pytest.mark.parametrize(
+    ("kind", "replica", "others"), [(ControllerBench, "master-0", 3), (TrainBench, "node-0", 0)], ids=["pod", "node"]
+)
+def test_no_pod_runs_beside_one_that_the_watch_has_not_shown(
+    kind: type[ControllerBench | TrainBench], replica: str, others: int, is_released: bool
+) -> None:
+    bench = kind()
+    bench.create()
     bench.settle()
-    path = unheard_pod(bench, "master-0", is_released=is_released)
-    bench.settle()
-    bench.clock.advance(60)
-    bench.settle()
-    assert len(bench.api.paths("/jobs/")) == 1
+    path = unheard_pod(bench, replica, is_released=is_released)
+    for _ in range(3):
+        bench.settle()
+        bench.clock.advance(60)
+    assert len(bench.api.paths("/jobs/")) == others
     assert "waits for pod" in bench.status["reason"]
     bench.api.remove(path)
     bench.api.release()
     bench.settle()
-    assert len(bench.api.paths("/jobs/")) == 2
-
-
-@pytest.mark.parametrize("is_released", [False, True])
-def test_no_node_runs_beside_one_that_the_watch_has_not_shown(is_released: bool) -> None:
-    train = TrainBench()
-    train.create()
-    train.settle()
-    path = unheard_pod(train, "node-0", is_released=is_released)
-    for _ in range(3):
-        train.settle()
-        train.clock.advance(60)
-    assert train.api.paths("/jobs/") == []
-    assert "waits for pod" in train.status["reason"]
-    train.api.remove(path)
-    train.api.release()
-    train.settle()
-    assert len(train.api.paths("/jobs/")) == 1
+    assert len(bench.api.paths("/jobs/")) == others + 1
 
 
 def test_the_server_is_not_asked_for_the_pods_of_what_the_controller_itself_deletes(bench: ControllerBench) -> None:
