@@ -6,7 +6,6 @@ import pytest
 
 from audit.jobs.history import JOBS, PODS, TRAINJOBS
 from helpers.jobstory import (
-    COMPLETE,
     DONE,
     FAILED,
     NODES,
@@ -43,12 +42,11 @@ def after_a_restart_in_place() -> Story:
     return story
 
 
-def all_nodes_restarted(succeeded_before: bool = True) -> Story:
+def all_nodes_restarted() -> Story:
     """One node is killed, the other one had succeeded: both run again in the next restart attempt."""
     story = running(TRAINJOBS)
-    if succeeded_before:
-        story.exits("pod-node-0", 0)
-        story.job(phase="Running", state="RUNNING", succeededIndexes=["node-0"])
+    story.exits("pod-node-0", 0)
+    story.job(phase="Running", state="RUNNING", succeededIndexes=["node-0"])
     story.exits("pod-node-1", 137)
     story.job_ends(f"{JOBS}-node-1", "Failed")
     story.job(phase="Running", state="RUNNING", restarts=1)
@@ -98,15 +96,6 @@ def indexed_job_is_restarted() -> Story:
     story.indexed(JOBS, uid="new-job", **{"kubeflow.org/generation": "1"})
     for replica in NODES:
         story.pod(replica, uid=f"new-{replica}", job="new-job", **{"kubeflow.org/generation": "1"})
-    return story
-
-
-def trained_after_a_restart() -> Story:
-    story = all_nodes_restarted()
-    for replica in NODES:
-        story.exits(f"new-pod-{replica}", 0)
-        story.job_ends(f"new-{replica}")
-    story.job(**COMPLETE, restarts=1)
     return story
 
 
@@ -213,11 +202,9 @@ def sidecar_restarts(story: Story) -> None:
 
 
 VALID: dict[str, StoryFactory] = {
-    "a worker that is started again after an error": worker_runs_again_after_an_error,
     "a restart in place": after_a_restart_in_place,
     "a restart after a user deleted a Job without a pod": lambda: restarted_after_job_deletion(is_succeeded=False),
     "a restart after a user deleted a Job that had succeeded": lambda: restarted_after_job_deletion(is_succeeded=True),
-    "a TrainJob that succeeded after a restart": trained_after_a_restart,
     "an elastic job that ends with fewer nodes than were requested last": elastic_ends,
     "an Indexed Job that is recreated after a failure": indexed_job_is_restarted,
     "a second pod of the same Job that is counted": surplus_pod_of_a_replica_that_succeeds,

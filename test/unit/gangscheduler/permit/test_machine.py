@@ -288,14 +288,6 @@ def test_a_replacement_in_a_bound_gang_passes_at_once() -> None:
     assert trial.result("worker-1", generation=2) == [BindResponse(4)], "the gang was bound before"
 
 
-def test_a_replacement_goes_to_the_node_of_the_new_placement_only() -> None:
-    trial = Trial().bound()
-    trial.machine.remove_pod(GANG, "worker-0", pod("worker-0").uid)
-    assert trial.set_placement(NODES | {"worker-0": "n7"}) == []
-    assert trial.request_bind("worker-0", at=pod("worker-0", 2)) == [BindResponse(4, WRONG_NODE)]
-    assert posted(trial.request_bind("worker-0", at=pod("worker-0", 2, node="n7"))) == ["worker-0"]
-
-
 def test_a_lost_pod_no_longer_waits_and_its_call_is_answered() -> None:
     trial = Trial()
     trial.request_bind("worker-0")
@@ -325,13 +317,6 @@ def test_a_moved_member_has_to_come_again_and_the_others_wait_on() -> None:
     assert posted(outputs) == MEMBERS
 
 
-def test_a_member_whose_binding_is_in_progress_stays_where_it_goes() -> None:
-    trial = Trial()
-    trial.request_bind_all()
-    assert trial.set_placement(NODES | {"worker-1": "n5"}) == []
-    assert trial.result("worker-1") == [BindResponse(2)]
-
-
 def test_a_member_that_is_placed_no_more_is_not_waited_for() -> None:
     trial = Trial()
     trial.request_bind_all(["worker-0", "worker-1"])
@@ -343,13 +328,6 @@ def test_a_member_that_is_placed_no_more_is_not_waited_for() -> None:
     assert waiting.set_placement(two) == [BindResponse(1, UNKNOWN_MEMBER)]
 
 
-def test_a_member_added_to_a_bound_gang_passes_alone() -> None:
-    trial = Trial().bound()
-    assert trial.set_placement(NODES | {"worker-3": "n0"}, was_bound=True) == []
-    assert posted(trial.request_bind("worker-3")) == ["worker-3"]
-    assert trial.result("worker-3") == [BindResponse(4)]
-
-
 def test_a_new_attempt_starts_without_waiting_members_and_ends_the_old_one() -> None:
     trial = Trial()
     trial.request_bind_all(["worker-0", "worker-1"])
@@ -358,14 +336,6 @@ def test_a_new_attempt_starts_without_waiting_members_and_ends_the_old_one() -> 
     assert trial.request_bind("worker-2") == [BindResponse(3, WRONG_ATTEMPT)]
     assert trial.set_placement(NODES, attempt=1) == [], "an older attempt is of no interest"
     assert trial.request_bind("worker-2", GangMember(GANG, 2, "worker-2")) == []
-
-
-def test_a_binding_of_an_old_attempt_is_of_no_interest_to_the_new_one() -> None:
-    trial = Trial()
-    trial.request_bind_all()
-    trial.set_placement(NODES, attempt=2)
-    assert trial.result("worker-0") == [BindResponse(1)]
-    assert trial.machine.gangs[GANG].absent == set(MEMBERS)
 
 
 def test_forgotten_is_not_admitted() -> None:
@@ -443,6 +413,7 @@ def test_a_bound_gang_that_was_wound_up_and_goes_on_binds_replacements() -> None
         pytest.param(lambda trial: trial.machine.forget(GANG), "", id="forgotten, bound"),
         pytest.param(lambda trial: trial.machine.forget(GANG), "no", id="forgotten, failed"),
         pytest.param(lambda trial: trial.set_placement(NODES, attempt=2), "", id="a new attempt"),
+        pytest.param(lambda trial: trial.set_placement(NODES | {"worker-0": "n5"}), "", id="placed elsewhere"),
         pytest.param(
             lambda trial: trial.set_placement({"worker-1": "n1", "worker-2": "n1"}), "no", id="placed no more"
         ),
