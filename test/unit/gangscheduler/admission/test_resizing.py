@@ -88,13 +88,6 @@ def test_it_is_said_when_members_came_or_went_last(world: GangWorld, count: int)
     assert seconds_since(world, world.gang("one").status.last_resize_time) == 3
 
 
-def test_nothing_is_resized_by_members_that_have_no_capacity(world: GangWorld) -> None:
-    world.start("one", 8)
-    world.resize("one", 9)
-    world.run()
-    assert (world.gang("one").status.members, world.gang("one").status.last_resize_time) == ("8/9", None)
-
-
 def leaving(world: GangWorld, name: str, *members: str) -> None:
     target = len(placed_nodes(world.gang(name).status)) - len(members)
     wish = {"targetMembers": {"worker": target}, "targetReason": "capacity for b", "leaving": list(members)}
