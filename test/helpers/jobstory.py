@@ -207,16 +207,6 @@ def failed(expects: str = "") -> Story:
     return story
 
 
-def trained(expects: str = "") -> Story:
-    """Sends a TrainJob whose two nodes have succeeded."""
-    story = running(TRAINJOBS, expects)
-    for replica in NODES:
-        story.exits(f"pod-{replica}", 0)
-        story.job_ends(f"{JOBS}-{replica}")
-    story.job(**COMPLETE)
-    return story
-
-
 # Changes of a story
 
 

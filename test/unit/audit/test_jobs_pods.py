@@ -20,7 +20,6 @@ from helpers.jobstory import (
     runs,
     second,
     stop,
-    worker_succeeds,
 )
 
 
@@ -245,10 +244,6 @@ VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {
         lambda: next_pod(second_start=1020, sidecar_end=None),
     ),
     "a completed index that runs again": ("reruns: had succeeded", completed_index_runs_again),
-    "a worker that runs again after its success": (
-        "reruns: after worker-0 of",
-        after(running, worker_succeeds, runs_again("worker-0")),
-    ),
     "a worker that its kubelet starts again after its success": (
         "reruns: which had succeeded in it",
         after(running, runs_again_in_its_pod),
@@ -272,10 +267,6 @@ VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {
     "a worker whose success the status reports": (
         "reruns: after worker-0 of",
         after(running, reports_worker_succeeded, runs_again("worker-0")),
-    ),
-    "a node that had succeeded in the same restart attempt": (
-        "reruns: after node-0 of",
-        after(lambda: running(TRAINJOBS), lambda story: story.exits("pod-node-0", 0), runs_again("node-0")),
     ),
     "a pod that is created after the end of its job": (
         "late_starts: was created after TFJob ns/job (job) had finished",

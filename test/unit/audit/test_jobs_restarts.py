@@ -6,6 +6,7 @@ import pytest
 
 from audit.jobs.history import JOBS, PODS, TRAINJOBS
 from helpers.jobstory import (
+    COMPLETE,
     DONE,
     FAILED,
     NODES,
@@ -99,6 +100,15 @@ def indexed_job_is_restarted() -> Story:
     return story
 
 
+def trained_after_a_restart() -> Story:
+    story = all_nodes_restarted()
+    for replica in NODES:
+        story.exits(f"new-pod-{replica}", 0)
+        story.job_ends(f"new-{replica}")
+    story.job(**COMPLETE, restarts=1)
+    return story
+
+
 def surplus_pod_of_a_replica_that_succeeds() -> Story:
     story = running()
     story.pod("worker-0", uid="surplus")
@@ -149,23 +159,14 @@ def deleted_worker(*, restarts: int = 1, disruptions: int = 1, **spec: object) -
     return story
 
 
-def ends_twice(*, pods: int = 1) -> Story:
-    """A worker exits with 0 because it is deleted; the kubelet's own deletion, without a grace period, hides that.
-
-    With two pods the first one was deleted and counted before.
-    """
+def ends_twice() -> Story:
+    """A worker exits with 0 because it is deleted; the kubelet's own deletion, without a grace period, hides that."""
     story = running()
-    pod = "pod-worker-0"
-    if pods > 1:
-        story.delete(PODS, pod)
-        story.job(phase="Running", state="Running", restarts=1, disruptions=1, restartCounts={"worker-0": 1})
-        pod = "second"
-        story.pod("worker-0", uid=pod)
-    counts = {"restarts": pods, "disruptions": pods, "restartCounts": {"worker-0": pods}}
-    story.put(PODS, pod, metadata={"deletionTimestamp": second(1030), "deletionGracePeriodSeconds": 30})
+    counts = {"restarts": 1, "disruptions": 1, "restartCounts": {"worker-0": 1}}
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1030), "deletionGracePeriodSeconds": 30})
     story.job(phase="Running", state="Running", **counts)
-    story.put(PODS, pod, status=runs(("main", 900, 1010), exit_code=0))
-    story.put(PODS, pod, metadata={"deletionTimestamp": second(1011), "deletionGracePeriodSeconds": 0})
+    story.put(PODS, "pod-worker-0", status=runs(("main", 900, 1010), exit_code=0))
+    story.put(PODS, "pod-worker-0", metadata={"deletionTimestamp": second(1011), "deletionGracePeriodSeconds": 0})
     story.job(phase="Running", state="Running", succeededIndexes=["worker-0"], **counts)
     return story
 
@@ -205,6 +206,7 @@ VALID: dict[str, StoryFactory] = {
     "a restart in place": after_a_restart_in_place,
     "a restart after a user deleted a Job without a pod": lambda: restarted_after_job_deletion(is_succeeded=False),
     "a restart after a user deleted a Job that had succeeded": lambda: restarted_after_job_deletion(is_succeeded=True),
+    "a TrainJob that succeeded after a restart": trained_after_a_restart,
     "an elastic job that ends with fewer nodes than were requested last": elastic_ends,
     "an Indexed Job that is recreated after a failure": indexed_job_is_restarted,
     "a second pod of the same Job that is counted": surplus_pod_of_a_replica_that_succeeds,
@@ -270,10 +272,6 @@ VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {
     "an end that counts as a restart and as a success": (
         "wrong_states: (pod-worker-0) as a restart, and then lists worker-0 as succeeded",
         ends_twice,
-    ),
-    "an end of a second pod that counts as a restart and as a success": (
-        "wrong_states: (second) as a restart, and then lists worker-0 as succeeded",
-        lambda: ends_twice(pods=2),
     ),
     "a disruption that counts as an error": (
         "wrong_states: counts 1 restarts that are no disruptions, but its pods show 0 errors",

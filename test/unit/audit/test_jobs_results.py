@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.jobs.history import JOBS, PODS, TRAINJOBS
+from audit.jobs.history import JOBS, PODS
 from helpers.jobstory import (
     COMPLETE,
     DONE,
@@ -23,7 +23,6 @@ from helpers.jobstory import (
     running,
     status_changes,
     stop,
-    trained,
     worker_succeeds,
 )
 
@@ -143,7 +142,6 @@ FAILED_CONDITION = [condition("Failed", "ReplicaFailed")]
 VALID: dict[str, StoryFactory] = {
     "a TFJob that succeeded": lambda: done("SUCCESS"),
     "a TFJob that failed": lambda: failed("FAILED"),
-    "a TrainJob that succeeded": lambda: trained("SUCCESS"),
     "a worker that had succeeded when its pod was deleted": lambda: succeeds_during_deletion("2026-01-01T00:00:09Z"),
     "an Indexed Job that completes": indexed_job_completes,
     "an elastic job that is shrunk, and lists a node no more that had succeeded": elastic_shrinks,
@@ -173,10 +171,6 @@ VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {
         after(
             running, status_changes(phase="CleanUp", state="Succeeded"), status_changes(phase="CleanUp", state="Failed")
         ),
-    ),
-    "another completion time": (
-        "wrong_states: changed after its end: completionTime",
-        after(done, status_changes(**DONE | {"completionTime": "2026-01-01T00:00:20Z"})),
     ),
     "a phase that contradicts the state": (
         "wrong_states: phase Done with state Failed",
@@ -223,10 +217,6 @@ VIOLATIONS: dict[str, tuple[str, StoryFactory]] = {
     "Done although the chief failed": (
         "wrong_states: reports Succeeded, but no pod of master-0 exited with 0",
         after(failed, status_changes(**DONE)),
-    ),
-    "a success of a TrainJob without the success of a node": (
-        "wrong_states: reports Succeeded, but no pod of node-0 exited with 0",
-        after(lambda: running(TRAINJOBS), status_changes(**COMPLETE)),
     ),
     "a failure with a retryable exit code": (
         "wrong_states: reports ReplicaFailed, but no pod ended with such an error",
