@@ -88,13 +88,6 @@ def test_when_too_many_tries_bring_nothing_the_fault_is_one_that_may_pass(tmp_pa
     assert not (tmp_path / "a").exists()
 
 
-def test_without_a_version_a_file_is_always_begun_again(tmp_path: Path) -> None:
-    source = Scripted([3, 4])
-    fetch(source, RemoteFile("a", "bucket/a", 10, ""), tmp_path)
-    assert (tmp_path / "a").read_bytes() == CONTENT
-    assert source.offsets == [0, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("script", "is_meant", "checks", "is_taken"),
     [

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
-from tfjob_controller.api.gang import placed_nodes
 from tfjob_controller.gangscheduler.state.shared import RETENTION_SECONDS
 
 
@@ -18,16 +15,6 @@ def give_up(world: GangWorld, name: str) -> None:
     world.delete_old_pods(name)
     world.clock.advance(BIND_TIMEOUT_SECONDS)
     world.run()
-
-
-def test_pods_that_need_more_are_placed_by_what_they_need(world: GangWorld) -> None:
-    world.admit("one", 4)
-    world.create_pods("one", cpu=2)
-    world.run()
-    assert sorted(Counter(placed_nodes(world.gang("one").status).values()).values()) == [2, 2]
-    world.schedule()
-    world.run()
-    assert (world.phase("one"), world.gang("one").status.attempt) == ("Bound", 1)
 
 
 def test_what_they_need_is_not_given_to_others(world: GangWorld) -> None:
