@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
-from bench.server import kubeconfig
+from localcluster.programs import write_kubeconfig
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.server import new_server
@@ -204,8 +204,9 @@ async def serve_stub(body: bytes, delay_seconds: float = 0.0) -> None:
 
 def _transport(api_port: int, clock: Clock) -> Transport:
     with tempfile.TemporaryDirectory() as folder:
-        config = load_config(str(kubeconfig(f"http://127.0.0.1:{api_port}", Path(folder))))
-    return Transport(config, qps=0, pool_size=POOL_SIZE, clock=clock)
+        kubeconfig = Path(folder) / "kubeconfig"
+        write_kubeconfig(kubeconfig, f"http://127.0.0.1:{api_port}")
+        return Transport(load_config(str(kubeconfig)), qps=0, pool_size=POOL_SIZE, clock=clock)
 
 
 def serve(api_port: int) -> None:

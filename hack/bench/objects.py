@@ -1,44 +1,60 @@
-"""Objects as large as in real clusters, to measure caches.
+"""Watch events of pods as large as in real clusters, to measure caches.
 
 A pod of a training job as an API server sends it: template from a user's manifest, additions of admission and
-defaulting, a running status, and the `managedFields` of the three programs that write to it.
+defaulting, a running status, and the `managedFields` of the programs that write to it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 PODS_PER_JOB = 5
+_FIRST_VERSION = 1000
 _STARTED = "2026-11-21T08:00:07Z"
+
+
+def initial(pod_count: int) -> Iterator[bytes]:
+    """Yields the lines of a streaming list: so many pods, and the bookmark that ends it."""
+    for number in range(pod_count):
+        yield _line("ADDED", pod(number, _FIRST_VERSION + number))
+    end = {"resourceVersion": str(_FIRST_VERSION + pod_count), "annotations": {"k8s.io/initial-events-end": "true"}}
+    yield _line("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": end})
+
+
+def changes(pod_count: int, event_count: int) -> Iterator[bytes]:
+    """Yields the lines of changes that follow such a list."""
+    for number in range(event_count):
+        yield _line("MODIFIED", pod(number % pod_count, _FIRST_VERSION + pod_count + 1 + number))
 
 
 def pod(number: int, version: int) -> dict[str, Any]:
     """Returns a running pod, one of `PODS_PER_JOB` for each job."""
     job, index = divmod(number, PODS_PER_JOB)
     child = f"training-run-{job:05d}-worker-k3f9-{index}"
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": _metadata(child, job, index, number, version),
-        "spec": _spec(child, job, number),
-        "status": _status(number),
-    }
+    metadata, spec, status = _metadata(child, job, index, number, version), _spec(child, job, number), _status(number)
+    written = {"metadata": {"labels": metadata["labels"]}, "spec": {"containers": spec["containers"]}}
+    metadata["managedFields"] = [
+        _managed("kube-controller-manager", written),
+        _managed("kubelet", {"status": status}) | {"subresource": "status"},
+    ]
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
 
 
-def watch_line(type_: str, obj: dict[str, Any]) -> bytes:
+def _line(type_: str, obj: dict[str, Any]) -> bytes:
     return json.dumps({"type": type_, "object": obj}, separators=(",", ":")).encode()
 
 
-def uid(kind: int, number: int) -> str:
+def _uid(kind: int, number: int) -> str:
     return f"{number:08x}-5b1c-4c{kind:02x}-9d3e-0242ac{number:06x}"
 
 
 def _metadata(child: str, job: int, index: int, number: int, version: int) -> dict[str, Any]:
     labels = {
-        "batch.kubernetes.io/controller-uid": uid(1, number),
+        "batch.kubernetes.io/controller-uid": _uid(1, number),
         "batch.kubernetes.io/job-name": child,
-        "controller-uid": uid(1, number),
+        "controller-uid": _uid(1, number),
         "job-name": child,
         "job_type": "WORKER",
         "kubeflow.org": "",
@@ -52,7 +68,7 @@ def _metadata(child: str, job: int, index: int, number: int, version: int) -> di
         "name": f"{child}-{number:05x}",
         "generateName": f"{child}-",
         "namespace": f"team-{job % 20}",
-        "uid": uid(2, number),
+        "uid": _uid(2, number),
         "resourceVersion": str(version),
         "generation": 1,
         "creationTimestamp": "2026-11-21T08:00:00Z",
@@ -69,51 +85,27 @@ def _metadata(child: str, job: int, index: int, number: int, version: int) -> di
                 "apiVersion": "batch/v1",
                 "kind": "Job",
                 "name": child,
-                "uid": uid(1, number),
+                "uid": _uid(1, number),
                 "controller": True,
                 "blockOwnerDeletion": True,
             }
         ],
-        "managedFields": _managed_fields(labels),
     }
 
 
-def _managed_fields(labels: dict[str, str]) -> list[dict[str, Any]]:
-    container: dict[str, Any] = {
-        f"f:{name}": {} for name in ("image", "imagePullPolicy", "name", "resources", "workingDir", "args")
-    }
-    container |= {
-        "f:env": {".": {}, **{f'k:{{"name":"{name}"}}': {".": {}, "f:name": {}, "f:value": {}} for name in _ENV}}
-    }
-    spec: dict[str, Any] = {
-        f"f:{name}": {} for name in ("dnsPolicy", "restartPolicy", "schedulerName", "securityContext", "tolerations")
-    }
-    metadata: dict[str, Any] = {
-        "f:labels": {".": {}, **{f"f:{label}": {} for label in labels}},
-        "f:generateName": {},
-        "f:finalizers": {},
-    }
-    conditions: dict[str, Any] = {
-        f'k:{{"type":"{name}"}}': {".": {}, "f:status": {}, "f:type": {}} for name in _CONDITIONS
-    }
-    status = {"f:conditions": conditions, "f:containerStatuses": {}, "f:hostIP": {}, "f:phase": {}, "f:podIP": {}}
-    containers = {'k:{"name":"tensorflow"}': container}
-    return [
-        _manager("kube-controller-manager", {"f:metadata": metadata, "f:spec": {**spec, "f:containers": containers}}),
-        _manager("kube-scheduler", {"f:status": {"f:conditions": {'k:{"type":"PodScheduled"}': {"f:status": {}}}}}),
-        {**_manager("kubelet", {"f:status": status}), "subresource": "status"},
-    ]
+def _managed(manager: str, obj: dict[str, Any]) -> dict[str, Any]:
+    head = {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": _STARTED}
+    return {**head, "fieldsType": "FieldsV1", "fieldsV1": _fields(obj)}
 
 
-def _manager(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "manager": name,
-        "operation": "Update",
-        "apiVersion": "v1",
-        "time": _STARTED,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
+def _fields(value: Any) -> dict[str, Any]:
+    """Returns the set of the fields of an object as `managedFields` have it; a list of objects is keyed by names."""
+    if isinstance(value, dict):
+        return {f"f:{name}": _fields(inner) for name, inner in value.items()}
+    if not isinstance(value, list):
+        return {}
+    keys = [(key, item) for item in value if isinstance(item, dict) for key in ("name", "type") if key in item]
+    return {f'k:{{"{key}":"{item[key]}"}}': {".": {}, **_fields(item)} for key, item in keys}
 
 
 _ENV = (

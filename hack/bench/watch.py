@@ -1,31 +1,24 @@
 """`make bench-watch`: the number of watch events per second that pass from a line to a handler.
 
-The measured path is the whole one: line → envelope → typed object → store with the controller's two kinds of index →
-inbox → handler's thread. The baseline is `json.loads` of the same lines in a bare loop.
-
-- `watch_events_applied`: lines from memory, so that both have the same input and nothing else.
-- `watch_events_applied_http`: the same lines through the transport from an HTTP server in another process.
+- `watch_events_applied`: line → envelope → typed object → store with the controller's two kinds of index → inbox →
+  handler's thread. The baseline is `json.loads` of the same lines, which come from memory, in a bare loop.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
-from bench import server
-from bench.report import ROUNDS, Reach, alternate, progress, report, size
+from bench import objects
+from bench.report import Reach, alternate, progress, report, size
 from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import by_controller_uid
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.util.clock import RealClock
 
@@ -35,19 +28,16 @@ _LIMIT_SECONDS = 300.0
 
 
 class Counter:
-    """A handler that only counts; `begin` is the time of its first update."""
+    """A handler that only counts."""
 
     def __init__(self, updates: int) -> None:
         self._left = updates
-        self.begin = 0.0
         self.end = 0.0
         self.done = threading.Event()
 
     def on_add(self, obj: Pod, is_initial: bool) -> None: ...
 
     def on_update(self, old: Pod, new: Pod) -> None:
-        if not self.begin:
-            self.begin = time.perf_counter()
         self._left -= 1
         if not self._left:
             self.end = time.perf_counter()
@@ -59,7 +49,7 @@ class Counter:
 class FromMemory:
     """A requester with one stream of lines from memory."""
 
-    def __init__(self, initial: list[bytes], events: list[bytes]) -> None:
+    def __init__(self, initial: Iterable[bytes], events: Iterable[bytes]) -> None:
         self._initial = initial
         self._events = events
         self._closed = threading.Event()
@@ -100,9 +90,9 @@ def informer_of_pods(requester: Requester) -> Informer[Pod]:
     return Informer(requester, PODS, decoder_for(Pod), indexers=indexers, clock=RealClock())
 
 
-def applied(requester: Requester, event_count: int) -> Counter:
-    """Runs an informer until its handler has received all events."""
-    counter = Counter(event_count)
+def applied(initial: list[bytes], events: list[bytes]) -> float:
+    """Returns the events per second, counted from the request of the first line, until the handler has them all."""
+    requester, counter = FromMemory(initial, events), Counter(len(events))
     informer = informer_of_pods(requester)
     informer.add_handler(counter)
     informer.start()
@@ -111,23 +101,7 @@ def applied(requester: Requester, event_count: int) -> Counter:
             raise TimeoutError(f"events did not arrive: {informer.statistics()}")
     finally:
         informer.stop()
-    return counter
-
-
-def from_memory(initial: list[bytes], events: list[bytes]) -> float:
-    """Returns the events per second, counted from the request of the first line."""
-    requester = FromMemory(initial, events)
-    return len(events) / (applied(requester, len(events)).end - requester.begin)
-
-
-def over_http(kubeconfig: Path, event_count: int) -> float:
-    """Returns the events per second between the first and the last arrival."""
-    transport = Transport(load_config(str(kubeconfig)), qps=0)
-    try:
-        counter = applied(transport, event_count)
-    finally:
-        transport.close()
-    return (event_count - 1) / (counter.end - counter.begin)
+    return len(events) / (counter.end - requester.begin)
 
 
 def bare_loop(lines: list[bytes]) -> float:
@@ -138,22 +112,13 @@ def bare_loop(lines: list[bytes]) -> float:
 
 
 def main() -> int:
-    """Prints both figures. Returns 1 if one missed its target."""
-    events = list(server.events(POD_COUNT, EVENT_COUNT))
-    initial = list(server.lines(POD_COUNT, 0))
+    """Prints the figure. Returns 1 if it missed its target."""
+    initial, events = list(objects.initial(POD_COUNT)), list(objects.changes(POD_COUNT, EVENT_COUNT))
     line_bytes = sum(map(len, events)) // len(events)
     progress(f"{EVENT_COUNT} events of {line_bytes} bytes, {POD_COUNT} pods in the cache")
-    reach, extra = Reach(min_ratio=0.8), {"events": EVENT_COUNT, "bytes_per_event": line_bytes}
-
-    values, baselines = alternate(lambda: from_memory(initial, events), lambda: bare_loop(events), rounds=ROUNDS)
-    ok = report("watch_events_applied", "1/s", values, baselines=baselines, reach=reach, **extra)
-
-    with tempfile.TemporaryDirectory() as folder, server.running(POD_COUNT, EVENT_COUNT) as url:
-        kubeconfig = server.kubeconfig(url, Path(folder))
-        values, baselines = alternate(
-            lambda: over_http(kubeconfig, EVENT_COUNT), lambda: bare_loop(events), rounds=ROUNDS
-        )
-    ok &= report("watch_events_applied_http", "1/s", values, baselines=baselines, reach=reach, **extra)
+    values, baselines = alternate(lambda: applied(initial, events), lambda: bare_loop(events))
+    extra = {"events": EVENT_COUNT, "bytes_per_event": line_bytes}
+    ok = report("watch_events_applied", "1/s", values, baselines=baselines, reach=Reach(min_ratio=0.8), **extra)
     return 0 if ok else 1
 
 

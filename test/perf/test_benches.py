@@ -38,7 +38,7 @@ GANG_FIGURES = {
 }
 
 FIGURES = {
-    "watch": {"watch_events_applied": True, "watch_events_applied_http": True},
+    "watch": {"watch_events_applied": True},
     "filter": {
         "filter_p50": True,
         "filter_p99": True,
