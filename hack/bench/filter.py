@@ -8,17 +8,12 @@ decisions, so that the round trip is measured: HTTP, JSON, the verb.
 - `filter_waiting_p99`: a member without a node, so that each of the nodes is rejected with a message.
 - `filter_binding_p99`: like the first, while gangs of ten arrive and are bound. Each Binding is a real request to a
   server in another process, which responds after a millisecond.
-
-The baseline is the same request to a server that reads it and responds with fixed bytes: a round trip on the same
-machine at the same time, without HTTP, JSON and verb.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,8 +22,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from bench.report import ROUNDS, Reach, progress, report, size
 from localcluster.programs import write_kubeconfig
@@ -36,7 +33,7 @@ from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.extender.server import new_server
 from tfjob_controller.gangscheduler.extender.verbs import ExtenderVerbs, GangPlacements, NodeAssignment
-from tfjob_controller.gangscheduler.extender.wire import FilterResult, WirePod, encode_answer
+from tfjob_controller.gangscheduler.extender.wire import WirePod
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
@@ -85,63 +82,33 @@ class Table:
         return names, {}
 
 
-class Connection:
-    """A keep-alive connection with as little overhead as possible."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def send(self, request: bytes) -> None:
-        self._socket.sendall(request)
-
-    def receive(self) -> bytes:
-        """Returns the body of one response."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += self._receive_part()
-        head, _, body = data.partition(b"\r\n\r\n")
-        while len(body) < content_length(head):
-            body += self._receive_part()
-        return body
-
-    def call(self, request: bytes) -> bytes:
-        self.send(request)
-        return self.receive()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _receive_part(self) -> bytes:
-        data = self._socket.recv(262_144)
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        return data
-
-
 def node_of(member: str) -> str:
     return f"node-{int(member.rpartition('-')[2]) % NODES:05d}.example.internal"
 
 
-def post(path: str, body: Mapping[str, Any]) -> bytes:
-    data = json.dumps(body).encode()
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+def connect(port: int) -> HTTPConnection:
+    return HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
 
 
-def filter_request(gang: str, member: str) -> bytes:
-    """Returns a request with a pod as large as those of a TFJob."""
+def call(connection: HTTPConnection, path: str, body: bytes) -> bytes:
+    """Sends a request and returns the body of its response, after which the connection takes the next one."""
+    connection.request("POST", path, body)
+    return connection.getresponse().read()
+
+
+def filter_body(gang: str, member: str) -> bytes:
+    """Returns the body of a request with a pod as large as those of a TFJob."""
     environment = [{"name": f"VARIABLE_{number}", "value": "x" * 60} for number in range(20)]
     containers = [{"name": "tensorflow", "image": "tensorflow", "env": environment}]
     name = f"{gang}.{member}"
     pod = {"metadata": {"name": name, "namespace": "bench", "uid": name}, "spec": {"containers": containers}}
     names = [node_of(f"node-{number}") for number in range(NODES)]
-    return post("/filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
+    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}).encode()
 
 
-def bind_request(gang: str, member: str) -> bytes:
+def bind_body(gang: str, member: str) -> bytes:
     name = f"{gang}.{member}"
-    body = {"PodName": name, "PodNamespace": "bench", "PodUID": name, "Node": node_of(member)}
-    return post("/bind", body)
+    return json.dumps({"PodName": name, "PodNamespace": "bench", "PodUID": name, "Node": node_of(member)}).encode()
 
 
 def members(count: int) -> list[str]:
@@ -166,40 +133,33 @@ def _line_of(process: subprocess.Popen[str]) -> str:
     return line
 
 
-class Stub(asyncio.Protocol):
-    """Sends the same bytes after each request, at once or after a delay."""
+class Binding(BaseHTTPRequestHandler):
+    """Responds to every request as an API server does to a Binding, after about its time."""
 
-    def __init__(self, answer: bytes, delay_seconds: float) -> None:
-        self._answer = answer
-        self._delay_seconds = delay_seconds
-        self._request = b""
+    protocol_version = "HTTP/1.1"
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            super().handle()
 
-    def data_received(self, data: bytes) -> None:
-        self._request += data
-        head, ends, body = self._request.partition(b"\r\n\r\n")
-        if not ends or len(body) < content_length(head):
-            return
-        self._request = b""
-        if self._delay_seconds:
-            asyncio.get_running_loop().call_later(self._delay_seconds, self._transport.write, self._answer)
-        else:
-            self._transport.write(self._answer)
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(_BIND_SECONDS)
+        self.send_response(201)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
 
-
-def content_length(head: bytes) -> int:
-    return int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+    def log_message(self, format: str, *args: object) -> None:
+        """Logs nothing."""
 
 
-async def serve_stub(body: bytes, delay_seconds: float = 0.0) -> None:
+def serve_bindings() -> None:
     """Prints a port and serves until killed."""
-    answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Stub(answer, delay_seconds), "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Binding)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
 
 
 def _transport(api_port: int, clock: Clock) -> Transport:
@@ -234,94 +194,85 @@ def serve(api_port: int) -> None:
     threading.Event().wait()
 
 
-def park(port: int) -> list[Connection]:
+def park(port: int) -> list[HTTPConnection]:
     """Filters and binds all members but the last; returns the connections, which wait for a response."""
-    filtering = Connection(port)
-    parked = []
-    for member in members(PARKED):
-        filtering.call(filter_request("parked", member))
-        parked.append(Connection(port))
-        parked[-1].send(bind_request("parked", member))
-    filtering.close()
-    return parked
+    filter_all(port, "parked", PARKED)
+    return [bind(port, "parked", member) for member in members(PARKED)]
 
 
-def milliseconds(port: int, request: bytes) -> list[float]:
-    """Returns the duration of each of many calls."""
-    connection = Connection(port)
+def filter_all(port: int, gang: str, count: int) -> None:
+    with contextlib.closing(connect(port)) as connection:
+        for member in members(count):
+            call(connection, "/filter", filter_body(gang, member))
+
+
+def bind(port: int, gang: str, member: str) -> HTTPConnection:
+    """Sends a request to bind a member over a connection of its own, and returns that."""
+    connection = connect(port)
+    connection.request("POST", "/bind", bind_body(gang, member))
+    return connection
+
+
+def milliseconds(port: int, body: bytes) -> list[float]:
+    """Returns the duration of each of many calls of the filter."""
     taken = []
-    for _ in range(WARM_UP + CALLS):
-        begin = time.perf_counter()
-        connection.call(request)
-        taken.append((time.perf_counter() - begin) * 1000.0)
-    connection.close()
+    with contextlib.closing(connect(port)) as connection:
+        for _ in range(WARM_UP + CALLS):
+            begin = time.perf_counter()
+            call(connection, "/filter", body)
+            taken.append((time.perf_counter() - begin) * 1000.0)
     return taken[WARM_UP:]
 
 
 def create_gangs(port: int, first: int) -> None:
-    """Lets gangs arrive, after a line on standard output."""
+    """Lets gangs arrive, after a line on standard output.
+
+    All members are filtered in advance, since kube-scheduler never filters two pods at the same time.
+    """
     names = [f"gang-{first + number}" for number in range(GANGS_A_ROUND)]
-    filter_all(port, names)
+    for name in names:
+        filter_all(port, name, GANG_SIZE)
     print("started", flush=True)
     for name in names:
         time.sleep(1.0 / GANGS_PER_SECOND)
-        bind_gang(port, name)
-
-
-def filter_all(port: int, names: Sequence[str]) -> None:
-    """Filters all members in advance, since kube-scheduler never filters two pods at the same time."""
-    filtering = Connection(port)
-    for gang in names:
-        for member in members(GANG_SIZE):
-            filtering.call(filter_request(gang, member))
-    filtering.close()
-
-
-def bind_gang(port: int, gang: str) -> None:
-    """Binds all members, each over its own connection."""
-    connections = [Connection(port) for _ in range(GANG_SIZE)]
-    for connection, member in zip(connections, members(GANG_SIZE), strict=True):
-        connection.send(bind_request(gang, member))
-    for connection in connections:
-        error = json.loads(connection.receive())["Error"]
-        if error:
-            raise RuntimeError(f"a pod was not bound: {error}")
-        connection.close()
+        for connection in [bind(port, name, member) for member in members(GANG_SIZE)]:
+            error = json.load(connection.getresponse())["Error"]
+            if error:
+                raise RuntimeError(f"a pod was not bound: {error}")
+            connection.close()
 
 
 def p99(taken: Sequence[float]) -> float:
     return statistics.quantiles(taken, n=100)[98]
 
 
-def one_round(port: int, bare_port: int, number: int) -> dict[str, tuple[float, float]]:
-    """Returns the milliseconds of each figure, and those of the bare round trip just before it."""
-    placed, waiting = filter_request("free", "worker-1"), filter_request("waiting", "worker-1")
-    bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
-    figures = {
-        "filter_p50": (statistics.median(taken), statistics.median(bare)),
-        "filter_p99": (p99(taken), p99(bare)),
-    }
-    bare, taken = milliseconds(bare_port, placed), milliseconds(port, waiting)
-    figures["filter_waiting_p99"] = (p99(taken), p99(bare))
+def one_round(port: int, number: int) -> dict[str, float]:
+    """Returns the milliseconds of each figure."""
+    placed, waiting = filter_body("free", "worker-1"), filter_body("waiting", "worker-1")
+    taken, taken_waiting = milliseconds(port, placed), milliseconds(port, waiting)
     with program("gangs", str(port), str(GANGS_A_ROUND * number)) as binding:
         _line_of(binding)
-        bare, taken = milliseconds(bare_port, placed), milliseconds(port, placed)
+        taken_binding = milliseconds(port, placed)
         if binding.poll():
             raise RuntimeError("no gangs were bound meanwhile")
-    figures["filter_binding_p99"] = (p99(taken), p99(bare))
-    return figures
+    return {
+        "filter_p50": statistics.median(taken),
+        "filter_p99": p99(taken),
+        "filter_waiting_p99": p99(taken_waiting),
+        "filter_binding_p99": p99(taken_binding),
+    }
 
 
-def measure() -> list[dict[str, tuple[float, float]]]:
+def measure() -> list[dict[str, float]]:
     """Returns the figures of each round."""
     rounds = []
-    with program("api") as api, program("serve", _line_of(api)) as server, program("bare") as bare:
-        port, bare_port = int(_line_of(server)), int(_line_of(bare))
+    with program("api") as api, program("serve", _line_of(api)) as server:
+        port = int(_line_of(server))
         parked = park(port)
         progress(f"{len(parked)} calls wait; {CALLS} calls for {NODES} nodes of each kind a round")
         for number in range(ROUNDS):
-            rounds.append(one_round(port, bare_port, number))
-            latest = ", ".join(f"{name} {value:.3g}" for name, (value, _) in rounds[-1].items())
+            rounds.append(one_round(port, number))
+            latest = ", ".join(f"{name} {value:.3g}" for name, value in rounds[-1].items())
             progress(f"round {number + 1} of {ROUNDS}: {latest} ms")
         for connection in parked:
             connection.close()
@@ -332,9 +283,8 @@ def main() -> int:
     """Prints the figures. Returns 1 if one missed its target."""
     rounds, ok = measure(), True
     for name in rounds[0]:
-        values, baselines = zip(*(figures[name] for figures in rounds), strict=True)
-        reach = Reach(max_value=REACH_MS)
-        ok &= report(name, "ms", values, baselines=baselines, reach=reach, nodes=NODES, parked=PARKED)
+        values = [figures[name] for figures in rounds]
+        ok &= report(name, "ms", values, reach=Reach(max_value=REACH_MS), nodes=NODES, parked=PARKED)
     return 0 if ok else 1
 
 
@@ -342,11 +292,9 @@ def run(arguments: list[str]) -> int:
     """Runs one of the processes, or starts all of them."""
     match arguments:
         case ["api"]:
-            asyncio.run(serve_stub(b"{}", _BIND_SECONDS))
+            serve_bindings()
         case ["serve", api_port]:
             serve(int(api_port))
-        case ["bare"]:
-            asyncio.run(serve_stub(encode_answer(FilterResult(node_names=[node_of("worker-1")]))))
         case ["gangs", port, first]:
             create_gangs(int(port), int(first))
         case _:

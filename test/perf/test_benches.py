@@ -40,10 +40,10 @@ GANG_FIGURES = {
 FIGURES = {
     "watch": {"watch_events_applied": True},
     "filter": {
-        "filter_p50": True,
-        "filter_p99": True,
-        "filter_waiting_p99": True,
-        "filter_binding_p99": True,
+        "filter_p50": False,
+        "filter_p99": False,
+        "filter_waiting_p99": False,
+        "filter_binding_p99": False,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
     "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
