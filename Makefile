@@ -179,7 +179,7 @@ bench-filter: $(READY) ## How long kube-scheduler waits for the gang scheduler's
 	@$(PY) -m bench.filter
 bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 waiting gangs
 	@$(PY) -m bench.placement
-bench-gang: $(READY) ## Gangs against kube-scheduler's own and none; BENCH_PARTS=writes and SHAPES=20x50 run less
+bench-gang: $(READY) ## How fast gangs start, against kube-scheduler's own
 	@$(PY) -m bench.gang
 
 .PHONY: clean

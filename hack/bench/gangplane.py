@@ -1,25 +1,19 @@
 """The test environment of `make bench-gang`: control planes with fake nodes, and the programs of the gang scheduler.
 
-    with planes("ours") as running:
-        running["ours"].set_nodes(200)
-        with gang_scheduler(running["ours"]) as pids:
-            ...
-
-`ours` and `stock` are equal, so that none of our programs runs beside the stock scheduler; `native` has the feature
-gates of Kubernetes' own gangs; `audited` logs every request.
+`ours` has default flags, `native` the feature gates of Kubernetes' own gangs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench import usage
-from bench.auditlog import audit_log
 from bench.report import progress
-from bench.stage import in_parallel
+from bench.stage import create_namespace, in_parallel, rest, wait
 from localcluster import ports, stack
 from localcluster.api import Api
 from localcluster.controlplane import GUARD, ControlPlane
@@ -31,72 +25,82 @@ from localcluster.ourprogram import EXTENDER
 from localcluster.programs import LOOPBACK, Options
 
 THREADS = 16
-NODE: Mapping[str, str] = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+_NODE: Mapping[str, str] = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 _GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 _NATIVE = Options(
     apiserver_flags=(_GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"),
     controller_manager_flags=(_GATES,),
     scheduler_flags=(_GATES,),
 )
-_WITHOUT_GANGS = ("native", "stock")
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A running control plane. `audit` is the API server's log of requests, if it writes one."""
+    """A running control plane. `pids` are the processes whose CPU counts, by name."""
 
     control: ControlPlane
     api: Api
-    audit: Path | None = None
+    pids: dict[str, int]
 
-    def set_nodes(self, count: int, resources: Mapping[str, str] = NODE) -> None:
+    def set_nodes(self, count: int) -> None:
         """Creates and deletes nodes so that exactly these exist."""
         wanted = [f"node-{number:04d}" for number in range(count)]
         names = {node["metadata"]["name"] for node in self.api.list("/api/v1/nodes")}
         in_parallel(lambda name: self.api.delete(f"/api/v1/nodes/{name}"), names.difference(wanted))
-        in_parallel(lambda name: make_node(self.api, name, resources), wanted)
+        in_parallel(lambda name: make_node(self.api, name, _NODE), wanted)
 
-    def pids(self) -> dict[str, int]:
-        """Returns the process IDs of the programs of Kubernetes, by name."""
-        programs = self.control.state().programs
-        return {name: record.identity.pid for name, record in programs.items() if record.identity and name != GUARD}
+    def cpu_seconds(self) -> dict[str, float]:
+        """Returns the CPU time of each process since its start."""
+        return {name: usage.cpu_seconds(pid) for name, pid in self.pids.items()}
 
+    @contextlib.contextmanager
+    def namespace(self, *paths: str) -> Iterator[str]:
+        """Yields a new namespace; deletes the objects of these paths at the end, and waits until nothing is written."""
+        name = f"bench-gang-{next(_numbers)}"
+        create_namespace(self.api, name)
+        yield name
+        inside = [path.format(name) for path in paths]
+        for path in inside:
+            self._delete_all(path)
+        for path in inside:
+            wait(functools.partial(self._is_empty, path), f"{path} are not deleted")
+        rest(self.api)
 
-@contextlib.contextmanager
-def planes(*kinds: str) -> Iterator[dict[str, Plane]]:
-    """Runs control planes of these kinds (see the module), by kind."""
-    with contextlib.ExitStack() as open_:
-        yield {kind: open_.enter_context(_plane(kind)) for kind in kinds}
+    def _delete_all(self, path: str) -> None:
+        """Deletes concurrently. Deleting a collection is sequential and may exceed the timeout of a request."""
+        names = [obj["metadata"]["name"] for obj in self.api.list(path)]
+        in_parallel(lambda name: self.api.delete(f"{path}/{name}", gracePeriodSeconds=0), names)
 
-
-@contextlib.contextmanager
-def _plane(kind: str) -> Iterator[Plane]:
-    """Runs a control plane without nodes."""
-    audit: Path | None = None
-    with contextlib.ExitStack() as open_:
-        options = _NATIVE if kind == "native" else Options()
-        if kind == "audited":
-            audit, flags = open_.enter_context(audit_log())
-            options = Options(apiserver_flags=flags)
-        control = open_.enter_context(stack.throwaway(f"bench-{kind}", options, progress))
-        api = Api.from_kubeconfig(control.kubeconfig, pool_size=THREADS + 4)
-        if kind not in _WITHOUT_GANGS:
-            install_crds(api)
-        yield Plane(control, api, audit)
+    def _is_empty(self, path: str) -> bool:
+        return not self.api.list(path)
 
 
 @contextlib.contextmanager
-def gang_scheduler(plane: Plane) -> Iterator[dict[str, int]]:
-    """Runs the programs that gang scheduling adds to a cluster; yields their process IDs by name."""
-    with contextlib.ExitStack() as open_, ports.reserve(2, LOOPBACK) as (port, probes_port):
+def native_plane() -> Iterator[Plane]:
+    with _plane("native", _NATIVE) as plane:
+        yield plane
+
+
+@contextlib.contextmanager
+def our_plane() -> Iterator[Plane]:
+    """Runs the programs that gang scheduling adds to a cluster as well."""
+    with _plane("ours", Options()) as plane, contextlib.ExitStack() as open_:
+        install_crds(plane.api)
+        port, probes_port = open_.enter_context(ports.reserve(2, LOOPBACK))
         extender = extender_beside(plane.control, port, probes_port)
         open_.callback(extender.kill)
         extender.start()
         extender.wait_ready()
-        with GangScheduler(plane.control, extender.urls[EXTENDER]) as scheduler:
-            yield {"extender": extender.pid, "gang-scheduler": scheduler.pid}
+        scheduler = open_.enter_context(GangScheduler(plane.control, extender.urls[EXTENDER]))
+        plane.pids.update({"extender": extender.pid, "gang-scheduler": scheduler.pid})
+        yield plane
 
 
-def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
-    """Returns the CPU time of each process since its start."""
-    return {name: usage.cpu_seconds(pid) for name, pid in pids.items()}
+@contextlib.contextmanager
+def _plane(name: str, options: Options) -> Iterator[Plane]:
+    """Runs a control plane without nodes."""
+    with stack.throwaway(f"bench-{name}", options, progress) as control:
+        programs = control.state().programs
+        pids = {name: record.identity.pid for name, record in programs.items() if record.identity and name != GUARD}
+        yield Plane(control, Api.from_kubeconfig(control.kubeconfig, pool_size=THREADS + 4), pids)

@@ -1,4 +1,4 @@
-"""The rights that an account has used, from kube-apiserver's audit log (bench.auditlog configures it).
+"""kube-apiserver's audit log, and the rights that an account has used, from it.
 
 Source: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/
 """
@@ -6,15 +6,34 @@ Source: https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.auditlog import audit_log
 from helpers.rights import Right
 
 Object = dict[str, Any]
+
+_EVERYTHING: tuple[Object, ...] = ({"level": "Metadata"},)
+# A request is logged once, after its response; a watch after its end.
+_ONCE = ("RequestReceived", "ResponseStarted")
+# In megabytes. Only one file is read, so the log must not be rotated.
+_NEVER_ROTATED = 100_000
+
+
+@contextmanager
+def audit_log(
+    rules: Sequence[Object] = _EVERYTHING, omitted_stages: Sequence[str] = _ONCE
+) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Yields the path of the log, and the flags that make kube-apiserver write it."""
+    with tempfile.TemporaryDirectory() as folder:
+        policy, log = Path(folder) / "policy.json", Path(folder) / "audit.log"
+        kind = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy"}
+        policy.write_text(json.dumps({**kind, "rules": [*rules], "omitStages": [*omitted_stages]}))
+        size = f"--audit-log-maxsize={_NEVER_ROTATED}"
+        yield log, (f"--audit-policy-file={policy}", f"--audit-log-path={log}", size)
 
 
 def rights_log(account: str) -> AbstractContextManager[tuple[Path, tuple[str, ...]]]:

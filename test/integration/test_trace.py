@@ -1,23 +1,29 @@
-"""One id connects the event that caused a sync, the log, the API server's audit log, and the Event."""
+"""One id connects the event that caused a sync, the log, the API server's audit log, and the Event.
+
+The audit log also counts what a gang costs.
+"""
 
 from __future__ import annotations
 
 import re
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.auditlog import audit_log
-from helpers.auditlog import json_lines
+from helpers.auditlog import audit_log, json_lines
 from helpers.cluster import Cluster, new_namespace, own_plane
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
-from helpers.gangscheduler import running_gang_scheduler
+from helpers.gangowner import Owner
+from helpers.gangscheduler import running_gang_scheduler, running_schedulers
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
 from localcluster.crds import install_crds
+from localcluster.fakekubelet import make_node
 from localcluster.programs import Options
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
@@ -94,6 +100,38 @@ def test_the_gang_schedulers_writes_have_ids_too(audited: tuple[Cluster, Path]) 
         told = eventually(lambda: Jobs(cluster.api, namespace).events())
     ids = {reconcile_id_of(entry) for entry in writes()}
     assert told[0]["metadata"]["annotations"][RECONCILE_ID_ANNOTATION] in ids
+
+
+def test_a_gang_of_n_bare_pods_costs_n_pods_n_bindings_the_gang_and_its_two_statuses(
+    audited: tuple[Cluster, Path],
+) -> None:
+    cluster, audit = audited
+    namespace, names, count = new_namespace(cluster.api), ("one", "two"), 4
+
+    def writes() -> Counter[str]:
+        return Counter(
+            "/".join(filter(None, (entry["verb"], reference["resource"], reference.get("subresource"))))
+            for entry in json_lines(audit)
+            if (reference := entry.get("objectRef") or {}).get("namespace") == namespace
+            and entry["verb"] in WRITES
+            and reference["resource"] in ("gangs", "pods")
+        )
+
+    make_node(cluster.api, "node", {"cpu": "32", "memory": "8Gi", "pods": "40"})
+    owner = Owner(cluster.api, namespace)
+    with running_schedulers(cluster):
+        for name in names:
+            owner.submit(name, worker=count)
+        for name in names:
+            owner.await_phase(name, "Admitted")
+            owner.make_pods(name)
+        for name in names:
+            owner.await_phase(name, "Bound")
+        expected = {"create/gangs": 1, "create/pods": count, "create/pods/binding": count, "patch/gangs/status": 2}
+        eventually(lambda: sum(writes().values()) >= len(names) * (2 * count + 3))
+        # Longer than any program needs for further writes.
+        time.sleep(2.0)
+        assert writes() == {kind: len(names) * number for kind, number in expected.items()}
 
 
 def writes_of_controller(audit: Path, namespace: str) -> list[Object]:

@@ -11,32 +11,15 @@ from typing import Any
 
 import pytest
 
-from bench.gang import chosen, parts
 from helpers.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = {"name", "value", "unit", "rounds", "spread"}
 
-_OF_EVERY_SHAPE = ("gangs_bound", "gangs_bound_stock", "gangs_cpu")
-_OF_SEVERAL_GANGS = (
-    *("gangs_bound", "gangs_bound_stock"),
-    *("gang_latency", "gang_spread_p95", "gangs_partly_bound", "gangs_cpu"),
-)
+_OF_SEVERAL_GANGS = ("gangs_bound", "gang_latency", "gang_spread_p95", "gangs_cpu")
+_OF_ONE_GANG = ("gangs_bound", "gangs_cpu")
 
-# By the parts of the bench that say them.
-GANG_FIGURES = {
-    "shapes": {
-        **{f"{figure}_{shape}": True for shape in ("100x10", "20x50") for figure in _OF_SEVERAL_GANGS},
-        **{f"{figure}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for figure in _OF_EVERY_SHAPE},
-        "gangs_bound_mean": True,
-        "gangs_bound_stock_mean": True,
-    },
-    "writes": {
-        "writes_per_gang": False,
-        "writes_per_gang_at_once": False,
-    },
-}
-
+# By bench, its figures and whether they have a baseline.
 FIGURES = {
     "watch": {"watch_events_applied": True},
     "filter": {
@@ -46,7 +29,11 @@ FIGURES = {
         "filter_binding_p99": False,
     },
     "placement": {"placing_1000_on_5000": False, "waiting_2000_one_node_freed": False},
-    "gang": {name: has for figures in GANG_FIGURES.values() for name, has in figures.items()},
+    "gang": {
+        **{f"{figure}_{shape}": True for shape in ("100x10", "20x50") for figure in _OF_SEVERAL_GANGS},
+        **{f"{figure}_{shape}": True for shape in ("1x1000", "1x1000_on_1000") for figure in _OF_ONE_GANG},
+        "gangs_bound_mean": True,
+    },
     "cache": {"rss_per_cached_pod": True},
     "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
     "create": {
@@ -63,9 +50,9 @@ FIGURES = {
 }
 
 
-def lines_of(name: str, kubeconfig: Path | None, **more: str) -> list[dict[str, Any]]:
+def lines_of(name: str, kubeconfig: Path | None) -> list[dict[str, Any]]:
     """Run one as make does, on the cluster that the tests have anyway; all that it wrote to standard output."""
-    environment = {**os.environ, "BENCH_TINY": "1", "PYTHONPATH": str(ROOT / "hack"), **more}
+    environment = {**os.environ, "BENCH_TINY": "1", "PYTHONPATH": str(ROOT / "hack")}
     if kubeconfig is not None:
         environment["KUBECONFIG"] = str(kubeconfig)
     done = subprocess.run(
@@ -93,16 +80,10 @@ def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
     check(lines_of(name, None), FIGURES[name])
 
 
-def test_every_part_of_bench_gang_has_its_figures_here() -> None:
-    known = parts([])
-    assert chosen("BENCH_PARTS", known, {"BENCH_PARTS": ",".join(GANG_FIGURES)}) == list(known)
-
-
 @pytest.mark.long
 @pytest.mark.cluster
-@pytest.mark.parametrize("names", GANG_FIGURES)
-def test_a_bench_with_control_planes_of_its_own_says_its_figures(names: str) -> None:
-    check(lines_of("gang", None, BENCH_PARTS=names, SHAPES=""), GANG_FIGURES[names])
+def test_the_bench_with_control_planes_of_its_own_says_its_figures() -> None:
+    check(lines_of("gang", None), FIGURES["gang"])
 
 
 @pytest.mark.long
