@@ -167,7 +167,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 
 ##@ Benchmarks: one JSON line per figure
 .PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang
-bench-create: $(READY) ## Children per second, pods of jobs, first child's latency
+bench-create: $(READY) ## Pods of jobs, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod
 	@$(PY) -m bench.cache

@@ -1,9 +1,5 @@
 """`make bench-create`: how fast jobs become children and pods, and the cost of that.
 
-- `children_per_second`: 200 TFJobs of 5 replicas exist when the controller starts; children per second from the first
-  of the 2,000 Jobs and Services to the last, as observed by watches. Baseline: bare POSTs of the same bodies by as many
-  threads, observed by the same watches. Only the API server runs beside it: kube-controller-manager does not act on the
-  children.
 - `tfjobs_pods_exist`: the controller is idle; seconds from the first POST of 200 jobs until all 1,000 pods (which the
   Job controller creates) and Services exist. Baseline: bare POSTs of the children, until the Job controller has created
   the pods: the remaining time if the controller had no cost. `tfjobs_cpu` and `tfjobs_rss` are what the controller has
@@ -33,12 +29,11 @@ import msgspec
 from bench import usage
 from bench.bare import Post, Span, send_all
 from bench.jobs import JOBS, PODS, SERVICES, TFJOBS, TRAINJOBS, Object, children_of, tfjob, trainjob
-from bench.report import Reach, alternate, progress, rank, report, size
+from bench.report import Reach, alternate, rank, report, size
 from bench.stage import Stage, controller, in_parallel, namespace, stage, unique, wait
 from bench.watcher import Watcher
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.ourprogram import OurProgram
-from localcluster.programs import Options
 from tfjob_controller.options import RunOptions
 
 # The maximum number of concurrent requests of the controller: workers write as well (controller.writer).
@@ -46,9 +41,6 @@ THREADS = RunOptions().workers + RunOptions().concurrent_writes
 LIMIT_SECONDS = 300.0
 # Pause between two jobs, after which the previous one causes no more work.
 REST_SECONDS = 0.3
-# No controller creates pods and endpoints for the children. (The flag adds to the list of the control plane.)
-_ABSENT = ("job", "endpoints", "endpointslice", "endpointslice-mirroring")
-QUIET = Options(controller_manager_flags=("--controllers=" + ",".join(f"-{name}-controller" for name in _ABSENT),))
 _OURS = {"labelSelector": "kubeflow.org"}
 
 _numbers = itertools.count()
@@ -117,33 +109,11 @@ class Round:
         """Waits until each watch has seen an object for each replica; returns the time of the last one."""
         return max(watcher.wait_for(self.load.count, LIMIT_SECONDS) for watcher in self.watchers)
 
-    def per_second(self) -> float:
-        last, first = self.wait(), min(watcher.first for watcher in self.watchers)
-        return (len(self.watchers) * self.load.count - 1) / (last - first)
-
 
 @contextmanager
 def new_round(stage: Stage, load: Load) -> Iterator[Round]:
     with namespace(stage.api, unique(f"bench-create-{next(_numbers)}")) as space, ExitStack() as open_:
         yield Round(stage, space, load, open_)
-
-
-def children_by_controller(stage: Stage) -> float:
-    """Returns the children per second of a round with the controller."""
-    with new_round(stage, TFJOB_LOAD) as this:
-        this.submit()
-        this.watch(JOBS, SERVICES)
-        this.run_controller()
-        return this.per_second()
-
-
-def children_by_posts(stage: Stage) -> float:
-    """Returns the children per second of bare POSTs."""
-    with new_round(stage, TFJOB_LOAD) as this:
-        owners = this.submit()
-        this.watch(JOBS, SERVICES)
-        this.post_children(owners)
-        return this.per_second()
 
 
 @dataclass(slots=True)
@@ -175,13 +145,6 @@ def pods_by_posts(stage: Stage, load: Load) -> float:
         this.watch(*load.results)
         sent = this.post_children(owners)
         return this.wait() - sent.begin
-
-
-def report_children(stage: Stage) -> bool:
-    by_controller, by_posts = (functools.partial(call, stage) for call in (children_by_controller, children_by_posts))
-    values, posted = alternate(by_controller, by_posts)
-    extra = {"jobs": TFJOB_LOAD.jobs, "replicas": TFJOB_LOAD.replicas, "threads": THREADS}
-    return report("children_per_second", "1/s", values, baselines=posted, reach=Reach(min_ratio=0.9), **extra)
 
 
 def report_pods(stage: Stage, name: str, load: Load, reach: Reach) -> tuple[bool, Usage]:
@@ -233,13 +196,8 @@ def _first_child(this: Round, name: str) -> float:
 
 def main() -> int:
     """Prints all figures. Returns 1 if one missed its target."""
-    progress("children, with the API server alone")
-    with stage(QUIET) as quiet:
-        ok = report_children(quiet)
-    progress("children and pods, with all controllers of Kubernetes")
     with stage() as busy:
-        is_reached, used = report_pods(busy, "tfjobs", TFJOB_LOAD, Reach(max_ratio=1.25))
-        ok &= is_reached
+        ok, used = report_pods(busy, "tfjobs", TFJOB_LOAD, Reach(max_ratio=1.25))
         ok &= report("tfjobs_cpu", "s", used.cpu_seconds)
         ok &= report("tfjobs_rss", "MB", used.resident_megabytes)
         is_reached, used = report_pods(busy, "trainjobs", TRAINJOB_LOAD, Reach(max_ratio=1.6))

@@ -57,9 +57,12 @@ def trainjob(name: str, nodes: int) -> Object:
 def children_of(created: Object) -> Iterator[tuple[str, Object]]:
     """Yields the path and the body of each child in the controller's order, from an API server's response."""
     plan, namespace = _plan_of(created), created["metadata"]["namespace"]
+    children: dict[tuple[str, str], Object] = {}
     for replica in plan.replicas.by_name.values():
-        yield JOBS.format(namespace), build_job(plan, replica)
-        yield SERVICES.format(namespace), build_service(plan, replica)
+        for path, body in ((JOBS, build_job(plan, replica)), (SERVICES, build_service(plan, replica))):
+            # The nodes of a TrainJob share an Indexed Job.
+            children.setdefault((path.format(namespace), body["metadata"]["name"]), body)
+    yield from ((path, body) for (path, _), body in children.items())
 
 
 def _plan_of(created: Object) -> Plan:

@@ -37,13 +37,13 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(options: Options | None = None) -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     """Yields a cluster with the project's CRDs."""
     existing = stack.existing_kubeconfig()
     if existing is not None:
         yield _with_crds(Path(existing))
         return
-    with stack.throwaway("bench", options or Options(), progress) as plane:
+    with stack.throwaway("bench", Options(), progress) as plane:
         yield _with_crds(plane.kubeconfig)
 
 

@@ -36,7 +36,6 @@ class Watcher:
         self._count = 0
         self._is_listed = False
         self._failure: Exception | None = None
-        self.first = 0.0
         self.last = 0.0
 
     def __enter__(self) -> Self:
@@ -93,7 +92,6 @@ class Watcher:
 
     def _take(self, at: str, value: str, name: str) -> None:
         self._times.setdefault(value, {})[name] = self.last = float(at)
-        self.first = self.first or self.last
         self._count += 1
 
 

@@ -37,7 +37,6 @@ FIGURES = {
     "cache": {"rss_per_cached_pod": True},
     "sync": {"sync_unchanged": False, "sync_unchanged_requests": False, "first_sync": False},
     "create": {
-        "children_per_second": True,
         "tfjobs_pods_exist": True,
         "tfjobs_cpu": False,
         "tfjobs_rss": False,
