@@ -28,12 +28,6 @@ from kubeflowcases.objects import (
 _MEBIBYTE = 1048576
 
 
-def _name(name: str, promise: str, job_name: str, *steps: Step, differs: str = "") -> Case:
-    return (
-        case(name, "webhooks/trainjob: names").promises(promise).given({}, job_name=job_name).then(*steps).but(differs)
-    )
-
-
 _REFERENCES = (
     *(
         case(f"runtime-{kind.lower()}", f"webhooks/trainjob: a {kind}")
@@ -98,14 +92,13 @@ _LENGTHS = (
 )
 
 _NAMES = (
-    _name("name-valid", "A DNS label is a valid name of a job.", "valid-job-name", job()),
-    _name(
-        "name-63",
-        "A name may have 63 characters.",
-        "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk",
-        Fails("metadata.name: the host name"),
-        differs="Upstream stores the job, but host names of its pods add the replicated job and two numbers, and must "
-        "not have more than 63 characters either. Here the job fails with the length that fits.",
+    case("name-63", "webhooks/trainjob: names")
+    .promises("A name may have 63 characters.")
+    .given({}, job_name="abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijk")
+    .then(Fails("metadata.name: the host name"))
+    .but(
+        "Upstream stores the job, but host names of its pods add the replicated job and two numbers, and must "
+        "not have more than 63 characters either. Here the job fails with the length that fits."
     ),
 )
 

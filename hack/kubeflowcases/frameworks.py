@@ -138,13 +138,6 @@ _XGBOOST = (
         runtime(replicated(NODE, container(resources={"requests": {"nvidia.com/gpu": 2}})), policy={"xgboost": {}}),
     )
     .then_node(env(DMLC_NUM_WORKER="6")),
-    case("xgboost-both", "plugins/xgboost: resources of both")
-    .promises("The job's resources count instead of the runtime's.")
-    .given(
-        trainer(numNodes=2, resourcesPerNode={"requests": {"nvidia.com/gpu": 3}}),
-        runtime(replicated(NODE, container(resources={"requests": {"nvidia.com/gpu": 1}})), policy={"xgboost": {}}),
-    )
-    .then_node(env(DMLC_NUM_WORKER="6")),
     case("xgboost-no-trainer", "plugins/xgboost: no trainer")
     .promises("An XGBoost job without a trainer gets no variables.")
     .given({}, runtime(policy={"numNodes": 2, "xgboost": {}}))
@@ -166,10 +159,6 @@ _OTHERS = (
     .promises("A Flux job with no process per node is refused.")
     .given({"trainer": {"numProcPerNode": 0}}, three_jobs(_FLUX))
     .then(Fails("spec.trainer.numProcPerNode: must be auto, cpu, gpu or a number from 1")),
-    case("plain-nodes", "plugins/plainml: the job's numNodes")
-    .promises("Without a framework, the job's number of nodes has precedence over the runtime's.")
-    .given(trainer(numNodes=3), runtime(policy={"numNodes": 5}))
-    .then_node(count(3), variables()),
     case("plain-parallelism", "plugins/jobset: numNodes and parallelism")
     .promises("The number of nodes has precedence over the parallelism that the runtime's Job names.")
     .given(

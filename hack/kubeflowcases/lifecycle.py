@@ -91,24 +91,17 @@ _ENDS = (
         "Upstream writes one sentence for every failure. Here the sentence is followed by the node and its "
         "error, so that the cause is in the status."
     ),
-    case("steps-complete", "controller/trainjob: Torch, complete")
-    .promises("jobsStatus counts each step: initializers and nodes have succeeded at the end.")
-    .given(runtime=steps(TORCH))
-    .then(
-        End(DATASET, pods=1),
-        End(MODEL, pods=1),
-        End(),
-        _COMPLETE,
-        status(numbers(DATASET, succeeded=1), numbers(MODEL, succeeded=1), numbers(NODE, succeeded=1)),
-    ),
-    case("steps-running", "controller/trainjob: numbers of Jobs")
-    .promises("While the nodes run, jobsStatus has the initializers as succeeded and the nodes as active and ready.")
+    case("steps-complete", "controller/trainjob: numbers of Jobs")
+    .promises("jobsStatus counts each step while it is active and ready, and when it has succeeded.")
     .given(runtime=steps(TORCH))
     .then(
         End(DATASET),
         End(MODEL),
         status(numbers(DATASET, succeeded=1), numbers(MODEL, succeeded=1), numbers(NODE, active=1, ready=1)),
         status({"status.conditions": None}),
+        End(),
+        _COMPLETE,
+        status(numbers(DATASET, succeeded=1), numbers(MODEL, succeeded=1), numbers(NODE, succeeded=1)),
     ),
     case("steps-failed", "controller/trainjob: numbers of Jobs")
     .promises("When the nodes fail, jobsStatus has them as failed, and the initializers still as succeeded.")

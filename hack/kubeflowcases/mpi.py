@@ -164,10 +164,6 @@ CASES = (
     .promises("A variable that OpenMPI gets from the controller must not be set by the job.")
     .given(trainer(env=[{"name": "OMPI_MCA_orte_default_hostfile", "value": "/mine"}]), mpi_runtime())
     .then(Fails("spec.trainer.env[0].name: must not have reserved envs: OMPI_MCA_orte_default_hostfile")),
-    case("mpi-other-variable", "plugins/mpi: other variables")
-    .promises("Other variables may be set.")
-    .given(trainer(env=[{"name": "OMPI_MCA_btl", "value": "tcp"}]), mpi_runtime())
-    .then(job(LAUNCHER, env(OMPI_MCA_btl="tcp"))),
     case("mpi-no-launcher", "plugins/mpi: no launcher")
     .promises("With runLauncherAsNode and two nodes, the runtime must have a launcher.")
     .given(trainer(numNodes=2), runtime(replicated(NODE), policy={"numNodes": 1, "mpi": {"runLauncherAsNode": True}}))

@@ -57,10 +57,6 @@ _PATCHES = (
         runtime(policy={"numNodes": 1}),
     )
     .then_node({"metadata.labels[testingKey]": "a", "metadata.annotations[testingKey]": "b"}),
-    case("patch-grace", "controller/trainjob: terminationGracePeriodSeconds")
-    .promises("A patch may set the time that pods have to end.")
-    .given({**trainer(), **patched(terminationGracePeriodSeconds=300)}, runtime(policy={"numNodes": 1}))
-    .then_node({f"{POD}.terminationGracePeriodSeconds": 300}),
     case("patch-pods", "controller/trainjob: patches")
     .promises(
         "A patch may change labels, annotations and the service account of pods, and variables of init containers."
@@ -94,7 +90,10 @@ _PATCHES = (
         env("setup", "initContainers", INIT_ENV="new", NEW_VALUE="more", DATASET_PATH="runtime"),
     ),
     case("patch-scheduling", "core/trainingruntime: patches")
-    .promises("A patch may set affinity, node selector, tolerations, scheduling gates and image pull secrets.")
+    .promises(
+        "A patch may set affinity, node selector, tolerations, scheduling gates, image pull secrets, security context "
+        "and the time that pods have to end."
+    )
     .given(
         {
             **trainer(),
@@ -104,6 +103,8 @@ _PATCHES = (
                 tolerations=_TOLERATIONS,
                 schedulingGates=_GATES,
                 imagePullSecrets=[{"name": "registry"}],
+                securityContext={"runAsUser": 1001},
+                terminationGracePeriodSeconds=300,
             ),
         },
         runtime(policy={"numNodes": 1}),
@@ -115,6 +116,8 @@ _PATCHES = (
             f"{POD}.tolerations": _TOLERATIONS,
             f"{POD}.schedulingGates": _GATES,
             f"{POD}.imagePullSecrets": [{"name": "registry"}],
+            f"{POD}.securityContext": {"runAsUser": 1001},
+            f"{POD}.terminationGracePeriodSeconds": 300,
         }
     ),
     case("patch-volumes", "core/trainingruntime: patches")
@@ -146,50 +149,22 @@ _PATCHES = (
         },
         env("sidecar", SIDE="new"),
     ),
-    case("patch-security", "core/trainingruntime: security contexts")
-    .promises("A patch may set the security context of pods and of containers.")
-    .given(
-        {
-            **trainer(),
-            **patched(
-                securityContext={"runAsUser": 1001, "fsGroup": 1001},
-                containers=[{"name": NODE, "securityContext": {"runAsNonRoot": True}}],
-            ),
-        },
-        runtime(_with_pod(securityContext={"runAsUser": 1000}), policy={"numNodes": 1}),
-    )
-    .then_node(
-        {
-            f"{POD}.securityContext": {"runAsUser": 1001, "fsGroup": 1001},
-            f"{CONTAINER}.securityContext": {"runAsNonRoot": True},
-        }
-    ),
     case("patch-two-managers", "core/trainingruntime: two patches of one job")
-    .promises("Patches of two managers for the same job are both applied.")
-    .given(
-        {
-            **trainer(),
-            "runtimePatches": [
-                patch(pod_patch(nodeSelector={"type": "p5"}), manager="test.io/one"),
-                patch(pod_patch(serviceAccountName="test-sa"), manager="test.io/two"),
-            ],
-        },
-        runtime(policy={"numNodes": 1}),
+    .promises(
+        "Patches of two managers for the same job are both applied. Of two values for one field, the later one has "
+        "precedence."
     )
-    .then_node({f"{POD}.nodeSelector": {"type": "p5"}, f"{POD}.serviceAccountName": "test-sa"}),
-    case("patch-later-wins", "core/trainingruntime: two patches with different values")
-    .promises("Of two patches with different values for one field, the later one has precedence.")
     .given(
         {
             **trainer(),
             "runtimePatches": [
-                patch(pod_patch(nodeSelector={"type": "p5"}), manager="test.io/one"),
+                patch(pod_patch(nodeSelector={"type": "p5"}, serviceAccountName="test-sa"), manager="test.io/one"),
                 patch(pod_patch(nodeSelector={"type": "p5en"}), manager="test.io/two"),
             ],
         },
         runtime(policy={"numNodes": 1}),
     )
-    .then_node({f"{POD}.nodeSelector": {"type": "p5en"}}),
+    .then_node({f"{POD}.nodeSelector": {"type": "p5en"}, f"{POD}.serviceAccountName": "test-sa"}),
     case("patch-unknown-job", "plugins/jobset: patch of an unknown job")
     .promises("A patch of a job that the runtime does not have is refused.")
     .given(
@@ -212,10 +187,6 @@ _PATCHES = (
     .promises("The manager of a patch must be a domain and a path.")
     .given({"runtimePatches": [{"manager": "kueue.k8s.io/"}]})
     .then(Fails("spec.runtimePatches[0].manager: must be a domain and a path")),
-    case("patch-manager-valid", "webhooks/trainjob: a valid manager")
-    .promises("A patch with such a manager is accepted, even without changes.")
-    .given({"runtimePatches": [{"manager": "kueue.k8s.io/manager"}]})
-    .then_node(),
 )
 
 

@@ -178,6 +178,8 @@ def test_a_port_that_the_runtime_declares_stays_as_it_is() -> None:
     ("resources", "processes", "expected"),
     [
         (None, None, "1"),
+        ({"requests": {"cpu": "700m"}}, None, "1"),
+        ({"limits": {"cpu": "3"}}, None, "3"),
         ({"requests": {"cpu": "2500m"}, "limits": {"cpu": "8"}}, None, "3"),
         (GPU, None, "auto"),
         (GPU, 4, "4"),
