@@ -23,9 +23,9 @@ from lab.clusters import fake_cluster
 from lab.jobs import PodOutcomes
 from lab.programs import running
 from lab.submitted import SubmittedJobs
-from lab.tls import certificate
 from localcluster import ports
 from localcluster.api import Api
+from localcluster.certificates import of_loopback
 from localcluster.controlplane import ControlPlane
 from localcluster.extender import extender_beside
 from localcluster.gangscheduler import GangScheduler
@@ -106,7 +106,7 @@ class PodLogs:
         self._ends: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        chain, key = certificate(folder, "kubelet")
+        chain, key = of_loopback(folder, "kubelet")
         self._server = make_server(LOOPBACK, 0, self._serve, threaded=True, ssl_context=(str(chain), str(key)))
 
     @contextlib.contextmanager

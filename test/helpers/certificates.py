@@ -1,23 +1,10 @@
-"""Certificates for servers and clients on loopback."""
+"""TLS for servers and clients on loopback; localcluster.certificates makes their certificates."""
 
 from __future__ import annotations
 
 import contextlib
 import ssl
-import subprocess
 from pathlib import Path
-
-
-def self_signed(folder: Path, name: str = "me") -> tuple[Path, Path]:
-    """Writes a self-signed certificate for 127.0.0.1, valid for servers and clients, and its key.
-
-    They are `<name>.pem` and `<name>.key` in the folder.
-    """
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return certificate, key
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:

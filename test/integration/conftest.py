@@ -12,7 +12,6 @@ from playwright.sync_api import Browser
 from helpers import plugin as plugins
 from helpers.auditor import gang_auditor
 from helpers.browser import chromium
-from helpers.certificates import self_signed
 from helpers.cluster import Cluster, clear_jobs, clear_nodes, delete_namespace, new_namespace
 from helpers.controller import Jobs, running_controller
 from helpers.gangowner import SMALL
@@ -23,6 +22,7 @@ from helpers.playground import CONFIG, NOBODYS_NODE, Playground, Script, Trial
 from helpers.policies import Site, policy_site
 from helpers.poll import eventually
 from localcluster.api import Api
+from localcluster.certificates import of_loopback
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import FakeKubelet, make_node
 
@@ -122,7 +122,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A kubelet's certificate and its key."""
-    return self_signed(tmp_path_factory.mktemp("kubelet"), "kubelet")
+    return of_loopback(tmp_path_factory.mktemp("kubelet"), "kubelet")
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers.certificates import self_signed, server_context
+from helpers.certificates import server_context
 from helpers.fileserver import Fault, FileServer
 from helpers.httpserver import Answer, HttpServer
 from helpers.storagecommand import MARKER, Running, await_part, content_of, initialize, run_afresh
+from localcluster.certificates import of_loopback
 
 CONTENT = os.urandom(5_000_000)
 
@@ -173,7 +174,7 @@ def test_files_are_not_exported_to_a_web_server(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate that is its own authority, good for 127.0.0.1, and its key."""
-    return self_signed(tmp_path_factory.mktemp("pki"))
+    return of_loopback(tmp_path_factory.mktemp("pki"), "me")
 
 
 def redirecting(to: str, pair: tuple[Path, Path]) -> HttpServer:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from helpers.certificates import self_signed
+from localcluster.certificates import of_loopback
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _logging_restored() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate that is its own authority, good for 127.0.0.1 as server and as client, and its key."""
-    return self_signed(tmp_path_factory.mktemp("certificate"))
+    return of_loopback(tmp_path_factory.mktemp("certificate"), "me")
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,9 @@ from lab.clusters import fake_cluster
 from lab.command import wait
 from lab.leases import lease_path
 from lab.programs import CONTROLLER_LEASE, GANG_LEASE, GANG_LEASE_FLAGS, LEADER_ELECTION
-from lab.tls import certificate
 from localcluster import ports, process
 from localcluster.api import Api
+from localcluster.certificates import of_loopback
 from localcluster.controlplane import ControlPlane
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import by_annotations
@@ -111,7 +111,7 @@ def open_stage(node_count: int) -> Iterator[Stage]:
         plane, api = open_.enter_context(fake_cluster("attack", options, nodes, NODE, _behaviour))
         _prepare(api, node_count)
         keys = Path(open_.enter_context(tempfile.TemporaryDirectory()))
-        server, client = certificate(keys, "extender"), certificate(keys, CLIENT_NAME)
+        server, client = of_loopback(keys, "extender"), of_loopback(keys, CLIENT_NAME)
         extender = open_.enter_context(_extender(plane, server, client))
         controller = open_.enter_context(_controller(plane))
         yield Stage(api, plane, (controller, extender, open_.enter_context(_dashboard(plane, server))))

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from helpers.certificates import self_signed
 from helpers.extenderparts import Bindings, Call, Listener, Table, binding, other_pod, pod
 from helpers.poll import eventually
+from localcluster.certificates import of_loopback
 from tfjob_controller.gangscheduler.binding.binder import Binder
 from tfjob_controller.gangscheduler.bindrequests import STOPPING
 from tfjob_controller.gangscheduler.extender.server import INTERNAL_ERROR, MAX_BODY_BYTES, TlsFiles, new_server
@@ -259,7 +259,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two certificates that are their own authorities, `server` and `client`, with their keys."""
     folder = tmp_path_factory.mktemp("pki")
     for name in ("server", "client"):
-        self_signed(folder, name)
+        of_loopback(folder, name)
     return folder
 
 

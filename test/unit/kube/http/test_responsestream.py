@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers.certificates import self_signed
 from helpers.connectproxy import ConnectProxy
 from helpers.fakeclock import FakeClock
 from helpers.logserver import LogServer
 from helpers.poll import eventually
+from localcluster.certificates import of_loopback
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.responsestream import Connector, ResponseStream
 
@@ -147,7 +147,7 @@ def test_a_closed_stream_closes_its_connection(server: LogServer, connector: Con
 @pytest.fixture(scope="session")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Somebody else's certificate."""
-    return self_signed(tmp_path_factory.mktemp("others"), "you")[0]
+    return of_loopback(tmp_path_factory.mktemp("others"), "you")[0]
 
 
 @pytest.mark.parametrize(
