@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bench import usage
-from bench.bare import Post, Span, send_all
+from bench.bare import Post, send_all
 from bench.jobs import JOBS, PODS, SERVICES, TFJOBS, TRAINJOBS, Object, children_of, tfjob, trainjob
 from bench.report import Reach, alternate, rank, report, size
 from bench.stage import Stage, controller, in_parallel, namespace, stage, unique, wait
@@ -95,8 +95,8 @@ class Round:
     def run_controller(self) -> OurProgram:
         return self.open_.enter_context(controller(self.stage.kubeconfig, f"--namespace={self.space}", "--qps=0"))
 
-    def post_children(self, owners: Sequence[Object]) -> Span:
-        """Sends the Jobs, and the Services if the round waits for them.
+    def post_children(self, owners: Sequence[Object]) -> float:
+        """Sends the Jobs, and the Services if the round waits for them; returns the time before the first one.
 
         Their owners exist, or they would be garbage collected.
         """
@@ -143,8 +143,8 @@ def pods_by_posts(stage: Stage, load: Load) -> float:
     with new_round(stage, load) as this:
         owners = this.submit()
         this.watch(*load.results)
-        sent = this.post_children(owners)
-        return this.wait() - sent.begin
+        begin = this.post_children(owners)
+        return this.wait() - begin
 
 
 def report_pods(stage: Stage, name: str, load: Load, reach: Reach) -> tuple[bool, Usage]:

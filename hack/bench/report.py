@@ -50,18 +50,15 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def alternate(
-    measure: Callable[[], float], *baselines: Callable[[], float], rounds: int = ROUNDS
-) -> tuple[list[float], ...]:
-    """Runs the baselines and the measurement in turn; returns the values of each, the measurement's first."""
-    results: tuple[list[float], ...] = tuple([] for _ in (measure, *baselines))
-    for number in range(1, rounds + 1):
-        for baseline, found in zip(baselines, results[1:], strict=True):
-            found.append(baseline())
-        results[0].append(measure())
-        latest = ", ".join(f"{found[-1]:.4g}" for found in results[1:])
-        progress(f"round {number} of {rounds}: {results[0][-1]:.4g}, baseline {latest}")
-    return results
+def alternate(measure: Callable[[], float], baseline: Callable[[], float]) -> tuple[list[float], list[float]]:
+    """Runs the baseline and the measurement in turn; returns the values of the measurement and of the baseline."""
+    values: list[float] = []
+    baselines: list[float] = []
+    for number in range(1, ROUNDS + 1):
+        baselines.append(baseline())
+        values.append(measure())
+        progress(f"round {number} of {ROUNDS}: {values[-1]:.4g}, baseline {baselines[-1]:.4g}")
+    return values, baselines
 
 
 def report(
