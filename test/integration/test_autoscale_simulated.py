@@ -103,6 +103,7 @@ def template(cpu: str, gpus: int) -> Object:
     return {"spec": {"containers": [container]}}
 
 
+@pytest.mark.long
 def test_live_and_simulated_starts_and_resizes_are_the_same(trace: Path, live: Jobs) -> None:
     jobs = read_trace(str(trace))
     found = simulated(trace, jobs)
