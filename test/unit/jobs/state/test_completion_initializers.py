@@ -154,11 +154,3 @@ def test_each_pod_that_failed_is_an_attempt(evicted: dict[str, str]) -> None:
         cluster.settle()
     words = ": ".join(evicted.values()) or "exit code 203: no connection"
     assert cluster.job.status.reason == f"{DATASET} failed: {words}; tried {MAX_ATTEMPTS} times"
-
-
-def test_an_initializer_that_loses_its_pod_gives_the_nodes_no_further_restart() -> None:
-    cluster = at_step_of(DATASET)
-    cluster.runs(DATASET)
-    cluster.pod_deleted(DATASET)
-    cluster.settle()
-    assert (cluster.job.status.restarts, cluster.job.status.disruptions) == (0, 0)
