@@ -158,34 +158,23 @@ def test_a_pod_that_its_kubelet_has_given_up_is_deleted() -> None:
     assert [each.resource.plural for each in cluster.actions().deletes] == ["pods"]
 
 
-def test_a_parameter_server_that_ends_well_is_started_again() -> None:
+def test_a_parameter_server_that_ends_well_is_started_again_once_its_restart_is_recorded() -> None:
     cluster = running_world()
-    cluster.exits("ps-0", 0)
-    assert cluster.sync().wake_after_seconds == 0
-    (delete,) = cluster.actions().deletes
-    assert (delete.resource.plural, delete.name) == ("jobs", "example-job-ps-a6no-0")
-    assert delete.uid == cluster.jobs["example-job-ps-a6no-0"].metadata.uid
-    cluster.sync()
-    assert created(cluster.actions()) == ["Job/example-job-ps-a6no-0"]
-
-
-def test_a_job_is_recreated_only_after_its_failure_is_recorded() -> None:
-    cluster = running_world()
+    name = "example-job-ps-a6no-0"
     cluster.exits("ps-0", 0)
     assert cluster.actions() is NO_ACTIONS
-    cluster.sync()
+    assert cluster.sync().wake_after_seconds == 0
     assert cluster.job.status.restarts == 1
-    assert len(cluster.actions().deletes) == 1
-
-
-def test_a_child_that_is_on_its_way_out_is_neither_deleted_nor_created_again() -> None:
-    cluster = running_world()
-    cluster.exits("ps-0", 0)
-    cluster.sync()
-    name = "example-job-ps-a6no-0"
+    (delete,) = cluster.actions().deletes
+    # In the background: pods on lost nodes are not waited for.
+    assert (delete.resource.plural, delete.name, delete.foreground) == ("jobs", name, False)
     job = cluster.jobs[name]
+    assert delete.uid == job.metadata.uid
     cluster.jobs[name] = replace(job, metadata=replace(job.metadata, deletion_timestamp=format_time(cluster.now)))
     assert cluster.actions() is NO_ACTIONS
+    cluster.jobs[name] = job
+    cluster.sync()
+    assert created(cluster.actions()) == ["Job/example-job-ps-a6no-0"]
 
 
 # Suspend
@@ -242,34 +231,18 @@ def test_more_workers_are_added_and_the_rest_is_left_alone() -> None:
     assert cluster.job.status.workers == 3
 
 
-def test_of_fewer_workers_the_highest_index_goes_first() -> None:
+def test_of_fewer_workers_the_highest_index_goes_first_and_its_job_stays_until_its_pod_is_gone() -> None:
+    """Else a worker that is wanted again would run beside the old one."""
     cluster = running_world(master(), workers(3))
     cluster.change(worker_replicas=1)
-    assert [f"{delete.resource.plural}/{delete.name}" for delete in cluster.actions().deletes] == [
-        "jobs/example-job-worker-a6no-1",
-        "jobs/example-job-worker-a6no-2",
-        "services/example-job-worker-a6no-1",
-        "services/example-job-worker-a6no-2",
+    assert [(delete.resource.plural, delete.name, delete.foreground) for delete in cluster.actions().deletes] == [
+        ("jobs", "example-job-worker-a6no-1", True),
+        ("jobs", "example-job-worker-a6no-2", True),
+        ("services", "example-job-worker-a6no-1", False),
+        ("services", "example-job-worker-a6no-2", False),
     ]
     cluster.settle()
     assert (cluster.job.status.workers, cluster.job.status.ready["worker"]) == (1, "1/1")
-
-
-def test_a_worker_that_goes_keeps_its_job_until_its_pod_is_gone() -> None:
-    """Else one that is wanted again would run beside the old one."""
-    cluster = running_world(master(), workers(2))
-    cluster.change(worker_replicas=1)
-    assert {delete.resource.plural: delete.foreground for delete in cluster.actions().deletes} == {
-        "jobs": True,
-        "services": False,
-    }
-
-
-def test_a_job_that_is_recreated_does_not_wait_for_pods_on_lost_nodes() -> None:
-    cluster = running_world()
-    cluster.exits("ps-0", 0)
-    cluster.sync()
-    assert [delete.foreground for delete in cluster.actions().deletes] == [False]
 
 
 def test_a_worker_that_succeeded_does_not_run_again_after_a_scale_down_and_up() -> None:

@@ -101,17 +101,30 @@ def test_the_chiefs_success_is_the_jobs() -> None:
     assert is_true(cluster, "Succeeded")
     assert not is_true(cluster, "Running")
     assert condition(cluster, "Failed") is None
+    assert cluster.status_writes == 4
+    assert [(event.type, event.reason) for event in cluster.events] == [
+        ("Normal", "Running"),
+        ("Normal", "CleanUp"),
+        ("Normal", "Done"),
+    ]
 
 
 def test_the_chiefs_permanent_error_is_the_jobs_with_its_message() -> None:
-    cluster = running_world()
+    cluster = running_world(master())
+    cluster.events.clear()
     cluster.exits("master-0", 3, "Error", "no such\n  data set")
     cluster.settle()
     status = cluster.job.status
-    assert (status.phase, status.state) == ("Failed", "Failed")
+    assert (status.phase, status.state, cluster.status.summary) == ("Failed", "Failed", "Failed")
     assert status.reason == "master-0 failed: exit code 3: no such data set"
     assert is_true(cluster, "Failed")
     assert condition(cluster, "Succeeded") is None
+    (event,) = cluster.events
+    assert (event.type, event.reason, event.note) == (
+        "Warning",
+        "Failed",
+        f"Job is in phase Failed: {status.reason}",
+    )
 
 
 def test_a_chief_whose_pod_is_gone_without_a_trace_was_disrupted() -> None:
@@ -316,40 +329,12 @@ def test_a_transition_time_moves_only_with_the_status() -> None:
     assert (since.observed_generation, now.observed_generation) == (1, 2)
 
 
-def test_one_event_for_each_phase() -> None:
-    cluster = running_world()
-    cluster.exits("master-0", 0)
-    cluster.settle()
-    assert [(event.type, event.reason) for event in cluster.events] == [
-        ("Normal", "Running"),
-        ("Normal", "CleanUp"),
-        ("Normal", "Done"),
-    ]
-
-
-def test_a_failure_is_a_warning_with_its_reason() -> None:
-    cluster = running_world(master())
-    cluster.events.clear()
-    cluster.exits("master-0", 3)
-    cluster.settle()
-    (event,) = cluster.events
-    assert (event.type, event.reason) == ("Warning", "Failed")
-    assert event.note == "Job is in phase Failed: master-0 failed: exit code 3"
-
-
 def test_where_nothing_is_to_be_cleaned_the_clean_up_costs_no_write() -> None:
     cluster = running_world(master())
     writes = cluster.status_writes
     cluster.exits("master-0", 0)
     cluster.settle()
     assert (cluster.job.status.phase, cluster.status_writes - writes) == ("Done", 1)
-
-
-def test_a_whole_job_takes_four_status_writes() -> None:
-    cluster = running_world()
-    cluster.exits("master-0", 0)
-    cluster.settle()
-    assert (cluster.job.status.phase, cluster.status_writes) == ("Done", 4)
 
 
 def test_workers_are_counted_for_the_scale_subresource() -> None:
@@ -404,7 +389,7 @@ def test_an_invalid_job_fails_at_once_and_for_good() -> None:
     job = decoded(tfjob(), generation=4)
     result = invalid_status(job, "Missing ReplicaSpec for chief: MASTER", START)
     status = result.status
-    assert (status.phase, status.state) == ("Failed", "Failed")
+    assert (status.phase, status.state, status.summary) == ("Failed", "Failed", "Failed")
     assert status.reason == "invalid job spec: Missing ReplicaSpec for chief: MASTER"
     assert [(event.type, event.reason, event.note) for event in result.events] == [
         ("Warning", "InvalidSpec", status.reason)
@@ -534,12 +519,3 @@ def test_a_summary_says_whether_the_job_runs() -> None:
     cluster.exits("master-0", 0)
     cluster.settle()
     assert cluster.status.summary == "Succeeded"
-
-
-def test_a_failed_and_an_invalid_job_are_summarized_as_failed() -> None:
-    cluster = running_world(master())
-    cluster.exits("master-0", 1)
-    cluster.settle()
-    assert cluster.status.summary == "Failed"
-    job = decoded(tfjob(master()))
-    assert invalid_status(job, "spec: no", START).status.summary == "Failed"

@@ -14,7 +14,6 @@ from helpers.trainworld import decoded_train
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
 from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
-from tfjob_controller.jobs.frameworks.registry import BUILT_IN
 from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.kinds.trainjob.runtimes import ResolvedRuntime, RuntimeResolver
 from tfjob_controller.kube.cache.store import Store
@@ -196,10 +195,6 @@ def test_a_job_without_a_runtime_must_say_all_itself(mine: dict[str, Any], words
 )
 def test_errors_name_a_runtime_that_does_not_exist(wanted: TrainJob, name: str) -> None:
     assert known().name_for(wanted) == name
-
-
-def test_each_framework_that_comes_along_has_a_runtime_of_its_own() -> None:
-    assert len({each.runtime for each in BUILT_IN}) == len(BUILT_IN)
 
 
 def test_only_jobs_of_torch_are_elastic() -> None:
