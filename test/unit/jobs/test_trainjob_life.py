@@ -397,25 +397,6 @@ def test_one_that_fails_while_its_job_is_suspended_counts_when_it_is_resumed() -
     assert true_conditions(cluster) == {"Created", "Running"}
 
 
-def test_a_node_whose_job_failed_for_being_stopped_is_recreated_and_no_restart_is_counted() -> None:
-    """As torchrun, which ends with 1 when told to end: `podFailurePolicy` fails a Job for that, suspended or not."""
-    cluster = running_train_world(maxRestarts=0)
-    cluster.stops_slowly = True
-    cluster.change(suspend=True)
-    cluster.settle()
-    for node in NODES:
-        cluster.exits(node, 1, "Error")
-        cluster.job_ends(node, "Failed")
-    cluster.settle()
-    assert true_conditions(cluster) == {"Created", "Suspended"}
-    cluster.pods.clear()
-    cluster.settle()
-    cluster.change(suspend=False)
-    started_again(cluster)
-    assert true_conditions(cluster) == {"Created", "Running"}
-    assert (cluster.job.status.restarts, generations(cluster)) == (0, {"0"})
-
-
 def stops_at(cluster: World, node: str, moment: str) -> None:
     """The Job controller has stopped its Job, then or not yet, and its pod is gone."""
     said = (Condition("Suspended", "True", last_transition_time=moment),) if moment else ()

@@ -273,16 +273,7 @@ def set_plan(cluster: World) -> Plan:
     return effective_plan(cluster.plan, cluster.observed, cluster.status)
 
 
-def test_the_count_of_restarts_is_the_generation_of_all_that_start_together() -> None:
-    cluster = failed_set()
-    assert set_plan(cluster).restart_attempt == 1
-    assert generations(cluster) == {"0"}
-    cluster.reap()
-    cluster.settle()
-    assert generations(cluster) == {"1"}
-
-
-def test_steps_have_the_generation_of_their_job_and_only_nodes_carry_it() -> None:
+def test_steps_have_the_generation_of_their_job_and_only_nodes_carry_it_and_expire() -> None:
     cluster = world_in_steps()
     cluster.settle()
     assert all(RESTART_ATTEMPT not in job.metadata.labels for job in cluster.jobs.values())
@@ -294,6 +285,8 @@ def test_steps_have_the_generation_of_their_job_and_only_nodes_carry_it() -> Non
     assert {step.restart_attempt for step in set_plan(cluster).steps} == {1}
     nodes = [job for job in cluster.jobs.values() if RESTART_ATTEMPT in job.metadata.labels]
     assert [job.metadata.name for job in nodes] == [cluster.name("node-0")]
+    current = of_current_attempt(set_plan(cluster), cluster.observed)
+    assert sorted(current.jobs) == [cluster.name("dataset-initializer-0"), cluster.name("model-initializer-0")]
 
 
 def test_those_of_before_have_had_their_say() -> None:
@@ -302,18 +295,6 @@ def test_those_of_before_have_had_their_say() -> None:
     assert seen.jobs == {}
     assert not any(seen.pods.values())
     assert cluster.status.restarts == 1
-
-
-def test_children_without_a_restart_attempt_always_count() -> None:
-    cluster = world_in_steps()
-    cluster.settle()
-    ends(cluster, "dataset-initializer-0", "model-initializer-0")
-    cluster.settle()
-    cluster.all_run()
-    ends(cluster, "node-0", exit_code=137)
-    cluster.settle()
-    seen = of_current_attempt(set_plan(cluster), cluster.observed)
-    assert sorted(seen.jobs) == [cluster.name("dataset-initializer-0"), cluster.name("model-initializer-0")]
 
 
 @pytest.mark.parametrize(
@@ -340,12 +321,3 @@ def test_the_first_generation_has_nothing_before_it() -> None:
     plan = cluster.plan
     assert without_lost_pods(plan, cluster.observed, cluster.now) == cluster.observed
     assert seconds_until_pod_lost(plan, cluster.observed, cluster.now) is None
-
-
-def test_a_restart_of_all_replicas_keeps_nothing_not_even_successes() -> None:
-    cluster = running_train_world()
-    ends(cluster, "node-1")
-    cluster.settle()
-    ends(cluster, "node-0", exit_code=137)
-    cluster.settle()
-    assert all(job.metadata.deletion_timestamp for job in cluster.jobs.values())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from helpers.clusterinmemory import World, running_world
-from helpers.trainworld import ends, running_train_world, train_world, world_in_steps
+from helpers.trainworld import ends, running_train_world, world_in_steps
 from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.completion import Completion, Step, has_succeeded, job_completion
 from tfjob_controller.jobs.state.replica_state import ReplicaState
@@ -174,20 +174,3 @@ def test_a_step_sees_its_own_children_alone() -> None:
     step = due(cluster)
     names = {cluster.replica(each).name for each in ("node-0", "node-1")}
     assert set(step.observed.jobs) == set(step.observed.pods) == names
-
-
-def test_with_mpi_the_second_step_is_over_when_the_launcher_is() -> None:
-    cluster = world_in_steps(command=["mpirun", "train"])
-    cluster.settle()
-    ends(cluster, *INITIALIZERS)
-    cluster.settle()
-    cluster.all_run()
-    ends(cluster, "launcher-0")
-    step = due(cluster)
-    assert ids(step) == ["model-exporter-0"]
-    assert "node-0" in [view.replica.id for view in step.completed]
-
-
-def test_without_initializers_the_nodes_are_the_first() -> None:
-    cluster = train_world()
-    assert due(cluster).is_first

@@ -278,22 +278,6 @@ def test_suspend_and_resume_have_events() -> None:
     assert [event.reason for event in cluster.events] == ["Suspended", "Resumed", "Running"]
 
 
-def test_a_chief_whose_program_ends_with_an_error_as_it_is_suspended_has_not_failed() -> None:
-    cluster = running_world()
-    cluster.stops_slowly = True
-    cluster.change(suspend=True)
-    cluster.settle()
-    cluster.exits("master-0", 1, "Error")
-    assert cluster.settle().status.state == "Unknown"
-    cluster.pods.clear()
-    cluster.settle()
-    cluster.change(suspend=False)
-    cluster.settle()
-    cluster.all_run()
-    status = cluster.settle().status
-    assert (status.phase, status.state, status.restarts) == ("Running", "Running", 0)
-
-
 def test_a_job_that_fails_as_it_is_resumed_is_not_suspended_any_more() -> None:
     cluster = running_world(master(), backoffLimit=0)
     cluster.exits("master-0", 137, "Error")

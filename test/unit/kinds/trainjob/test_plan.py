@@ -90,9 +90,6 @@ def test_a_service_is_there_for_nodes_whose_framework_has_a_port() -> None:
     with_port, without = train_plan(command=["torchrun", "x"]), train_plan()
     assert build_service(with_port, with_port.replicas.chief)["spec"]["ports"] == [{"name": "torch", "port": 29500}]
     assert [role.port for role in without.replicas.roles] == [0]
-
-
-def test_the_launcher_has_no_service() -> None:
     assert {role.name: role.port for role in train_plan(**MPI).replicas.roles} == {"launcher": 0, "node": mpi.SSH_PORT}
 
 
