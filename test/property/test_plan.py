@@ -53,16 +53,6 @@ def test_every_replica_has_a_job_and_a_service_of_its_name_and_knows_all_the_oth
         assert config["cluster"][config["task"]["type"]][config["task"]["index"]] == f"{replica.name}:2222"
 
 
-@given(spec=specs(), restart_rules=st.booleans())
-def test_a_pod_failure_policy_always_comes_with_never(spec: dict[str, Any], restart_rules: bool) -> None:
-    plan = plan_of(*spec["replicaSpecs"], restart_rules=restart_rules, failurePolicy=spec["failurePolicy"])
-    for replica in plan.replicas.all:
-        job = build_job(plan, replica)["spec"]
-        if "podFailurePolicy" in job:
-            assert job["template"]["spec"]["restartPolicy"] == "Never"
-            assert replica.decides
-
-
 @given(spec=specs(), missing=st.sets(st.integers(0, 40)))
 def test_what_is_created_is_what_is_missing(spec: dict[str, Any], missing: set[int]) -> None:
     cluster = World(decoded({"metadata": {"name": "example-job"}, "spec": spec}))

@@ -24,8 +24,6 @@ from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-# What a node calls itself, by framework.
-RANKS = {"PET_NODE_RANK", "RANK", "JAX_PROCESS_ID", "PROCESS_ID", "DMLC_TASK_ID"}
 
 frameworks = st.sampled_from(["torch", "tensorflow", "jax", "xgboost", "mpi", "plain"])
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?", fullmatch=True).filter(lambda name: ".." not in name)
@@ -74,27 +72,10 @@ def address_of(replica: Replica) -> str:
     return f"{replica.name}.{replica.role.service_name}"
 
 
-def nodes_of(plan: Plan) -> list[Replica]:
-    return [each for each in plan.replicas.all if each.role.name == "node"]
-
-
 def services(plan: Plan) -> dict[str, int]:
     """Port by name."""
     made = (build_service(plan, each) for each in plan.replicas.all if each.role.port)
     return {each["metadata"]["name"]: each["spec"]["ports"][0]["port"] for each in made}
-
-
-@given(name=names, framework=frameworks, nodes=st.integers(1, 12), gpus=st.integers(0, 4))
-def test_all_nodes_get_the_same_rendezvous_address_and_their_own_rank(
-    name: str, framework: str, nodes: int, gpus: int
-) -> None:
-    resources = {"limits": {"nvidia.com/gpu": gpus}}
-    plan = train_plan(name=name, framework=framework, nodes=nodes, trainer={"resourcesPerNode": resources})
-    told = [env_of(plan, each) for each in nodes_of(plan)]
-    for index, env in enumerate(told):
-        assert all(env[rank] == str(index) for rank in RANKS & env.keys())
-    shared = [{key: value for key, value in env.items() if key not in {*RANKS, "TF_CONFIG"}} for env in told]
-    assert all(each == shared[0] for each in shared)
 
 
 @given(name=names, nodes=st.integers(1, 12), framework=st.sampled_from(["torch", "jax", "xgboost"]))

@@ -62,17 +62,6 @@ def restarts(cluster: World) -> tuple[int, int]:
 # The pods
 
 
-def test_the_job_is_the_same_for_any_number_of_nodes_but_for_that_number() -> None:
-    bodies = []
-    for nodes in (2, 3, 6):
-        plan = train_plan(nodes=nodes, **ELASTIC)
-        body = build_job(plan, plan.replicas.chief)
-        spec = body["spec"]
-        assert (spec.pop("parallelism"), spec.pop("completions")) == (nodes, nodes)
-        bodies.append(body)
-    assert bodies[0] == bodies[1] == bodies[2]
-
-
 def test_the_job_controller_replaces_nodes_one_by_one() -> None:
     plan = train_plan(nodes=2, **ELASTIC)
     spec = build_job(plan, plan.replicas.chief)["spec"]

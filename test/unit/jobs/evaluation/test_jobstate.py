@@ -75,14 +75,6 @@ def test_of_a_tfjob_a_job_that_is_gone_is_simply_recreated() -> None:
     assert restarting(cluster) == set()
 
 
-def test_after_a_restart_only_the_new_ones_are_seen() -> None:
-    cluster = running_train_world()
-    ends(cluster, "node-0", exit_code=137)
-    cluster.settle()
-    assert all(view.job is None and not view.pods for view in views(cluster).values())
-    assert restarting(cluster) == set()
-
-
 @pytest.mark.parametrize("replica_id", ["master-0", "worker-0"])
 def test_an_evicted_replica_that_ended_with_0_has_not_succeeded_when_its_pod_has_gone(replica_id: str) -> None:
     """Its kubelet may delete the pod after the restart was recorded, and before the Job is deleted for it."""

@@ -672,7 +672,7 @@ def test_a_job_that_is_created_suspended_has_no_gang_yet() -> None:
 # Words
 
 
-def test_a_job_says_what_it_lacks_and_its_place_in_the_queue() -> None:
+def test_a_job_says_what_it_lacks_and_its_place_in_the_queue_whose_changes_are_no_events() -> None:
     cluster = gang_world()
     cluster.settle()
     assert scheduled(cluster)[:2] == ("False", "WaitingForScheduler")
@@ -681,6 +681,8 @@ def test_a_job_says_what_it_lacks_and_its_place_in_the_queue() -> None:
     message = "needs 3 * cpu: 1 (position 3 in the queue)"
     assert scheduled(cluster) == ("False", "WaitingForCapacity", message)
     assert cluster.job.status.reason == f"waits for capacity: {message}"
+    says(cluster, WAITING, message="needs 3 * cpu: 1", position=2)
+    cluster.settle()
     says(cluster, UNSCHEDULABLE, message="needs 300 nodes", position=0)
     cluster.settle()
     assert scheduled(cluster) == ("False", "ExceedsClusterCapacity", "needs 300 nodes")
@@ -693,15 +695,6 @@ def test_a_job_says_what_it_lacks_and_its_place_in_the_queue() -> None:
         ("Warning", "ExceedsClusterCapacity"),
         ("Normal", "GangAdmitted"),
     ]
-
-
-def test_a_new_place_in_the_queue_is_no_event() -> None:
-    cluster = gang_world()
-    cluster.settle()
-    for position in (3, 2, 1):
-        says(cluster, WAITING, message="needs", position=position)
-        cluster.settle()
-    assert [event.reason for event in cluster.events].count("WaitingForCapacity") == 1
 
 
 # Time
@@ -786,10 +779,3 @@ def test_the_most_that_a_user_put_into_a_gang_stays_but_is_no_less_than_what_is_
     cluster.change(worker_replicas=4)
     cluster.settle()
     assert gang_of(cluster).spec.max_members == {"worker": kept}
-
-
-def test_an_empty_status_is_no_admission() -> None:
-    cluster = gang_world()
-    cluster.settle()
-    assert gang_of(cluster).status == GangStatus()
-    assert cluster.actions() is NO_ACTIONS

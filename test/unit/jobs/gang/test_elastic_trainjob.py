@@ -178,12 +178,6 @@ def by_index(cluster: World) -> dict[str, list[str]]:
     return found
 
 
-def test_a_request_beyond_the_bounds_is_cut() -> None:
-    cluster = started(0, 1, 2, 3)
-    places(cluster, 0, 1, 2, 3, target_members={"node": 1})
-    assert cluster.sync().scale_to == 2
-
-
 def test_node_0_restarts_all_in_the_same_gang() -> None:
     cluster = started(0, 1, 2)
     cluster.exits("node-0", 137, "Error")
@@ -192,17 +186,6 @@ def test_node_0_restarts_all_in_the_same_gang() -> None:
     cluster.settle()
     job = cluster.jobs[cluster.name("node-0")]
     assert (job.spec.parallelism, cluster.job.status.scaling.attempt) == (3, 1)
-
-
-def test_a_node_is_replaced_by_itself_in_a_gang() -> None:
-    cluster = started(0, 1, 2)
-    uid = cluster.jobs[cluster.name("node-0")].metadata.uid
-    cluster.exits("node-2", 137, "Error")
-    cluster.settle()
-    cluster.runs("node-2", newest=True)
-    cluster.settle()
-    assert cluster.jobs[cluster.name("node-0")].metadata.uid == uid
-    assert (cluster.job.status.restarts, cluster.job.status.scaling.attempt) == (1, 0)
 
 
 def test_a_resumed_job_takes_the_nodes_of_its_new_admission() -> None:

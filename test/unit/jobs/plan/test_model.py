@@ -85,14 +85,3 @@ def test_accelerators_of_the_controllers_config_are_filled_in() -> None:
     with_gpu, without = build_plan(job, config).replicas.roles
     assert with_gpu.template["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
     assert "env" not in without.template["spec"]["containers"][0]
-
-
-def test_every_child_is_owned_by_the_job_as_its_controller() -> None:
-    owner = plan_of().identity.owner
-    assert (owner.api_version, owner.kind, owner.name, owner.uid) == (
-        "kubeflow.org/v1alpha1",
-        "TFJob",
-        "example-job",
-        "uid-job",
-    )
-    assert (owner.controller, owner.block_owner_deletion) == (True, True)

@@ -75,25 +75,6 @@ def test_every_replica_gets_the_addresses_of_the_maximum_of_workers() -> None:
     assert len(cluster.services) == 4
 
 
-def test_workers_that_come_take_the_lowest_free_indexes_and_the_others_are_not_touched() -> None:
-    cluster = running(2)
-    before = dict(cluster.jobs)
-    scale(cluster, 4)
-    assert indexes(cluster) == [0, 1, 2, 3]
-    assert {name: cluster.jobs[name] for name in before} == before
-    assert cluster.job.status.workers == 4
-
-
-def test_of_workers_that_leave_the_highest_index_is_the_first() -> None:
-    cluster = running(4)
-    before = dict(cluster.jobs)
-    scale(cluster, 2)
-    assert indexes(cluster) == [0, 1]
-    assert all(cluster.jobs[name] is before[name] for name in cluster.jobs)
-    assert len(cluster.services) == len(cluster.jobs) == 4
-    assert cluster.job.status.ready["worker"] == "2/2"
-
-
 def test_what_a_leaving_worker_exits_with_counts_for_nothing() -> None:
     cluster = running(3, backoffLimit=0, failurePolicy="AnyReplica")
     cluster.lingers = True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.trainworld import ends, running_train_world, train_world, world_in_steps
+from helpers.trainworld import train_world, world_in_steps
 from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
 from tfjob_controller.api.trainjob.types import JobsStatus, Metric, TrainJobStatus
 from tfjob_controller.jobs import reasons
@@ -129,13 +129,3 @@ def test_a_job_without_a_plan_has_a_status_that_comes_back(make: Any, state: str
     assert from_wire(wire) == status
     assert (wire.state, [each.type for each in wire.conditions if each.status == "True"]) == (state, types)
     assert wire.jobs_status == ()
-
-
-def test_the_status_of_a_jobs_life_uses_the_states_of_its_api() -> None:
-    cluster = running_train_world()
-    assert (cluster.job.status.state, cluster.job.status.nodes) == ("RUNNING", "2/2")
-    assert cluster.job.status.jobs_status == (JobsStatus("node", 2, 2, 2, 0, 0, 0),)
-    ends(cluster, "node-0", "node-1")
-    cluster.settle()
-    assert cluster.job.status.jobs_status == (JobsStatus("node", 2, 0, 0, 2, 0, 0),)
-    assert (cluster.job.status.state, cluster.job.status.nodes) == ("SUCCESS", "2/2")
