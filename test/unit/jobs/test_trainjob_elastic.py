@@ -274,6 +274,7 @@ def test_a_node_with_a_retryable_end_is_replaced_by_itself_and_counted_once() ->
     before = dict(cluster.jobs)
     fails(cluster, "node-2")
     assert cluster.jobs == before
+    assert cluster.job.status.reason == "node-2: exit code 137; started again with back-off"
     assert restarts(cluster) == (1, 0)
     assert {"Running", "Restarting"} <= true_conditions(cluster)
     is_replaced(cluster, "node-2")
@@ -320,12 +321,6 @@ def test_the_event_of_a_replacement_tells_a_deletion_from_an_error() -> None:
     assert restart_note(cluster) == (
         "Replacing node-1: node-1 failed: its pod was deleted, evicted or lost (1 restarts so far)"
     )
-
-
-def test_between_two_pods_the_reason_tells_how_a_node_ended_and_that_it_comes_back() -> None:
-    cluster = running()
-    fails(cluster, "node-2")
-    assert cluster.job.status.reason == "node-2: exit code 137; started again with back-off"
 
 
 @pytest.mark.parametrize("is_seen_early", [False, True])

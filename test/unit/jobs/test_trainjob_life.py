@@ -397,13 +397,6 @@ def test_one_that_fails_while_its_job_is_suspended_counts_when_it_is_resumed() -
     assert true_conditions(cluster) == {"Created", "Running"}
 
 
-def stops_at(cluster: World, node: str, moment: str) -> None:
-    """The Job controller has stopped its Job, then or not yet, and its pod is gone."""
-    said = (Condition("Suspended", "True", last_transition_time=moment),) if moment else ()
-    cluster.job_status(node, conditions=said)
-    cluster.suspend_job(cluster.name(node), True)
-
-
 def test_if_only_some_were_stopped_when_a_job_is_resumed_all_are_replaced() -> None:
     """The controller was killed between two writes, say."""
     cluster = running_train_world(command=["mpirun", "train"])
@@ -473,13 +466,17 @@ def gang_in_steps(**job: Any) -> World:
     return cluster
 
 
-def test_initializers_run_before_there_is_a_gang_and_hold_no_capacity() -> None:
+def test_initializers_start_the_job_before_there_is_a_gang_and_hold_no_capacity() -> None:
     cluster = gang_in_steps()
     cluster.settle()
     assert jobs(cluster) == INITIALIZERS
     assert cluster.gang is None
+    started = cluster.job.status.start_time
+    assert started is not None
+    cluster.advance(5)
     ends(cluster, *INITIALIZERS)
     cluster.settle()
+    assert cluster.job.status.start_time == started
     assert cluster.gang is not None
     assert member_ids(cluster.gang.spec) == ("node-0", "node-1")
     assert jobs(cluster) == INITIALIZERS
@@ -492,17 +489,6 @@ def test_initializers_run_before_there_is_a_gang_and_hold_no_capacity() -> None:
     ends(cluster, "model-exporter-0")
     cluster.settle()
     assert end_of(cluster)[1] == "SUCCESS"
-
-
-def test_a_job_has_started_with_its_initializers_and_goes_on_counting_while_its_nodes_wait_for_capacity() -> None:
-    cluster = gang_in_steps()
-    cluster.settle()
-    started = cluster.job.status.start_time
-    assert started is not None
-    cluster.advance(5)
-    ends(cluster, *INITIALIZERS)
-    cluster.settle()
-    assert cluster.job.status.start_time == started
 
 
 def test_a_gang_that_is_restarted_keeps_its_capacity() -> None:

@@ -80,14 +80,6 @@ def test_a_mount_at_the_same_path_stays_however_it_is_written() -> None:
     assert spec["containers"][0]["volumeMounts"] == [mine]
 
 
-def test_only_the_training_container_is_touched() -> None:
-    asking = {"limits": {GPU: 1}}
-    template = pod_template(container("sidecar", resources=asking), container(resources=asking))
-    first, second = apply_accelerators(template, CONFIG, CONTAINER_NAME)["spec"]["containers"]
-    assert first == container("sidecar", resources=asking)
-    assert second["env"] == [VARIABLE]
-
-
 def test_the_training_container_may_have_another_name() -> None:
     asking = {"limits": {GPU: 1}}
     template = pod_template(container(resources=asking), container("node", resources=asking))

@@ -75,11 +75,19 @@ def ends_beside_a_sidecar(cluster: World, replica_id: str, exit_code: int) -> No
     cluster.pod(replica_id, container_statuses=(ended, running("side")))
 
 
-@pytest.mark.parametrize(("exit_code", "restart_policy"), [(0, "OnFailure"), (1, "Never")])
-def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(exit_code: int, restart_policy: str) -> None:
-    template = pod_template(
-        {"name": "tensorflow"}, {"name": "side"}, restartPolicy=restart_policy, terminationGracePeriodSeconds=20
-    )
+@pytest.mark.parametrize(
+    ("exit_code", "restart_policy", "own"),
+    [
+        (0, "OnFailure", {}),
+        (1, "Never", {}),
+        pytest.param(137, "Never", {"restartPolicy": "OnFailure"}, id="whatever policy its container has"),
+    ],
+)
+def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(
+    exit_code: int, restart_policy: str, own: dict[str, str]
+) -> None:
+    training = {"name": "tensorflow", **own}
+    template = pod_template(training, {"name": "side"}, restartPolicy=restart_policy, terminationGracePeriodSeconds=20)
     cluster = running_world(master(), workers(1, template=template))
     ends_beside_a_sidecar(cluster, "worker-0", exit_code)
     due = 20 + REPORT_SECONDS
@@ -99,17 +107,6 @@ def test_a_pod_whose_sidecar_waits_for_its_next_start_is_deleted_as_early() -> N
     cluster.pod("worker-0", container_statuses=(ended, waiting("CrashLoopBackOff", name="side")))
     cluster.settle()
     cluster.advance(2 + REPORT_SECONDS)
-    (delete,) = cluster.actions().deletes
-    assert delete.name == cluster.pods_of("worker-0")[-1].metadata.name
-
-
-def test_a_pod_with_never_is_replaced_whatever_policy_its_training_container_has() -> None:
-    training = {"name": "tensorflow", "restartPolicy": "OnFailure"}
-    template = pod_template(training, {"name": "side"}, restartPolicy="Never", terminationGracePeriodSeconds=20)
-    cluster = running_world(master(), workers(1, template=template))
-    ends_beside_a_sidecar(cluster, "worker-0", 137)
-    cluster.settle()
-    cluster.advance(20 + REPORT_SECONDS)
     (delete,) = cluster.actions().deletes
     assert delete.name == cluster.pods_of("worker-0")[-1].metadata.name
 

@@ -190,16 +190,6 @@ def test_a_disruption_after_the_end_takes_nothing_back() -> None:
     assert view_of(cluster, "master-0").state == "Succeeded"
 
 
-def test_a_disrupted_replica_that_ended_with_0_is_recreated() -> None:
-    cluster = running_world()
-    condition = Condition("DisruptionTarget", "True", last_transition_time=format_time(cluster.now))
-    cluster.exits("worker-0", 0)
-    cluster.pod("worker-0", conditions=(condition,))
-    cluster.job_ends("worker-0", "Complete")
-    view = view_of(cluster, "worker-0")
-    assert (view.state, view.must_redo) == ("Running", True)
-
-
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_what_a_pod_exits_with_while_it_is_deleted_does_not_count(exit_code: int) -> None:
     cluster = running_world()

@@ -120,14 +120,19 @@ def test_the_resize_request_is_recorded_before_it_is_written_and_told_once_it_is
     assert notes(cluster, "AutoscalerOverridden") == []
 
 
-def test_growth_is_reported_with_its_reason() -> None:
+@pytest.mark.parametrize(
+    ("target", "reason", "note"),
+    [
+        (5, "the cluster has free capacity", "grown 4 → 5 workers: the cluster has free capacity"),
+        (3, "", "shrunk 4 → 3 workers: the gang scheduler requests it"),
+    ],
+)
+def test_a_resize_is_reported_with_its_reason_or_a_general_one(target: int, reason: str, note: str) -> None:
     cluster = gang_world()
-    wish(cluster, 5, reason="the cluster has free capacity")
+    wish(cluster, target, reason=reason)
     act(cluster)
     act(cluster)
-    follow(cluster)
-    cluster.settle()
-    assert notes(cluster, "Resized") == ["grown 4 → 5 workers: the cluster has free capacity"]
+    assert StatusEvent("Normal", "Resized", note) in cluster.events
 
 
 def test_a_resize_request_stands_until_it_is_fulfilled_or_withdrawn() -> None:
@@ -271,11 +276,3 @@ def test_a_job_that_ends_is_not_resizing_any_more() -> None:
     cluster.exits("master-0", 0)
     cluster.settle()
     assert said(cluster)[:2] == ("False", "ChiefSucceeded")
-
-
-def test_a_reason_that_is_missing_is_made_up_for() -> None:
-    cluster = gang_world()
-    wish(cluster, 3, "worker-3", reason="")
-    act(cluster)
-    act(cluster)
-    assert StatusEvent("Normal", "Resized", "shrunk 4 → 3 workers: the gang scheduler requests it") in cluster.events

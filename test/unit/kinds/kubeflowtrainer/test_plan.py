@@ -492,30 +492,17 @@ def test_the_flag_decides_about_gangs_unless_the_runtime_has_a_policy() -> None:
     assert [(each.name, each.count, each.indexed) for each in gang.members] == [("node", 1, True)]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "volcano",
-    ],
-)
-def test_the_policy_of_a_runtime_needs_the_backend_that_it_names(name: str) -> None:
-    runtime = kubeflow_runtime(podGroupPolicy={name: {}})
-    backend = GangPolicy(ON_REQUEST, "s", backend=BACKENDS[name])
-    group = kubeflow_plan(runtime=runtime, gangs=backend).scheduling.pod_group
-    assert group is not None
-    words = refusal(runtime=runtime, gangs=GangPolicy(ON_REQUEST, "s"))
-    assert words.startswith(f"spec.podGroupPolicy.{name}: ")
-    assert f"--gang-backend={name}" in words
-    assert kubeflow_plan(runtime=runtime, gangs=GangPolicy(OFF)).scheduling.is_gang_refused
-
-
-def test_volcanos_queue_comes_from_an_annotation_of_the_runtime() -> None:
+def test_the_policy_of_a_runtime_names_its_backend_and_volcanos_queue() -> None:
     runtime = kubeflow_runtime(podGroupPolicy={"volcano": {}})
     runtime["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": "high"}}
     gangs = GangPolicy(ON_REQUEST, "s", backend=BACKENDS["volcano"])
     group = kubeflow_plan(runtime=runtime, gangs=gangs).scheduling.pod_group
     assert group is not None
     assert group.queue == "high"
+    words = refusal(runtime=runtime, gangs=GangPolicy(ON_REQUEST, "s"))
+    assert words.startswith("spec.podGroupPolicy.volcano: ")
+    assert "--gang-backend=volcano" in words
+    assert kubeflow_plan(runtime=runtime, gangs=GangPolicy(OFF)).scheduling.is_gang_refused
 
 
 def test_no_job_may_run_beside_the_nodes_of_a_gang() -> None:

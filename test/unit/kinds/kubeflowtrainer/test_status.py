@@ -135,20 +135,6 @@ def test_suspension_and_resumption_have_upstreams_conditions() -> None:
     assert job_status_in(world) == {"active": 1}
 
 
-def test_a_step_that_has_succeeded_is_not_suspended() -> None:
-    world = kubeflow_world(
-        replicated_job("dataset-initializer", ancestor="dataset-initializer"), replicated_job(**AFTER)
-    )
-    world.settle()
-    world.all_run()
-    ends(world, "dataset-initializer-0")
-    world.settle()
-    world.job = replace(world.job, spec=replace(world.job.spec, suspend=True))
-    world.settle()
-    assert job_status_in(world, "dataset-initializer") == {"succeeded": 1}
-    assert job_status_in(world) == {"suspended": 1}
-
-
 def test_a_suspended_job_is_resumed_with_what_has_changed_meanwhile_and_no_restart_is_counted() -> None:
     """Kueue writes where the pods may run while the job is suspended."""
     world = running(**TWO)
@@ -192,10 +178,9 @@ def test_the_last_condition_is_the_one_that_ends_the_job() -> None:
     assert list(conditions_in(world)) == ["Suspended", "Complete"]
 
 
-def test_each_step_has_its_numbers() -> None:
+def test_each_step_has_its_numbers_and_one_that_has_succeeded_is_not_suspended() -> None:
     dataset = replicated_job("dataset-initializer", ancestor="dataset-initializer")
-    node = replicated_job(dependsOn=[{"name": "dataset-initializer", "status": "Complete"}])
-    world = kubeflow_world(dataset, node)
+    world = kubeflow_world(dataset, replicated_job(**AFTER))
     world.settle()
     assert job_status_in(world, "dataset-initializer") == {"active": 1}
     assert job_status_in(world) == {}
@@ -204,9 +189,15 @@ def test_each_step_has_its_numbers() -> None:
     world.settle()
     assert job_status_in(world, "dataset-initializer") == {"succeeded": 1}
     assert job_status_in(world) == {"active": 1}
+    world.job = replace(world.job, spec=replace(world.job.spec, suspend=True))
+    world.settle()
+    assert job_status_in(world, "dataset-initializer") == {"succeeded": 1}
+    assert job_status_in(world) == {"suspended": 1}
 
 
 # The record
+
+JOB = decoded_kubeflow(kubeflow_trainjob())
 
 
 def recorded(job: KubeflowTrainJob) -> KubeflowTrainJob:
@@ -222,21 +213,18 @@ def test_the_record_survives_and_belongs_to_one_job() -> None:
     assert recorded_status(other) == TrainingStatus()
 
 
-@pytest.mark.parametrize("text", ["", '{"uid": "uid-job"}', '{"uid": "uid-job", "status": {"restarts": "x"}}'])
-def test_what_is_no_record_is_ignored(text: str) -> None:
-    assert recorded_status(with_record(decoded_kubeflow(kubeflow_trainjob()), text)) == TrainingStatus()
-
-
-def test_a_record_with_what_is_no_time_is_ignored() -> None:
-    job = decoded_kubeflow(kubeflow_trainjob())
-    forged = record_of(job, TrainingStatus(phase="Running", start_time="yesterday"))
-    assert recorded_status(with_record(job, forged)) == TrainingStatus()
-
-
-def test_a_record_that_is_too_long_is_ignored() -> None:
-    job = decoded_kubeflow(kubeflow_trainjob())
-    long = record_of(job, TrainingStatus(phase="Running", reason="x" * MAX_RECORD))
-    assert recorded_status(with_record(job, long)) == TrainingStatus()
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param('{"uid": "uid-job"}', id="no status"),
+        pytest.param('{"uid": "uid-job", "status": {"restarts": "x"}}', id="a text for a number"),
+        pytest.param(record_of(JOB, TrainingStatus(phase="Running", start_time="yesterday")), id="no time"),
+        pytest.param(record_of(JOB, TrainingStatus(phase="Running", reason="x" * MAX_RECORD)), id="too long"),
+    ],
+)
+def test_what_is_no_record_is_ignored(record: str) -> None:
+    assert recorded_status(with_record(JOB, record)) == TrainingStatus()
 
 
 @pytest.mark.parametrize("type_", ["Complete", "Failed"])
