@@ -118,15 +118,6 @@ def test_a_worker_with_on_failure_is_restarted_in_place_after_any_error(restart_
     assert spec["initContainers"][0]["restartPolicy"] == "OnFailure"
 
 
-def test_the_kubelet_restarts_nothing_in_a_pod_with_never() -> None:
-    template = pod_template(container("side"), container(), restartPolicy="Never", initContainers=[container("init")])
-    plan = plan_of(master(template=template), workers(1, template=template))
-    for replica in plan.replicas.all:
-        spec = pod_spec_of(plan, replica.id)
-        assert spec["restartPolicy"] == "Never"
-        assert all("restartPolicy" not in each for each in (*spec["containers"], *spec["initContainers"]))
-
-
 @pytest.mark.parametrize("spec", [{}, {"failurePolicy": "AnyReplica"}])
 def test_a_replica_that_decides_is_restarted_in_place_for_retryable_codes_only(spec: dict[str, str]) -> None:
     template = pod_template(container("side"), container(), initContainers=[container("init")])
@@ -152,6 +143,7 @@ def policy_of(built: dict[str, Any]) -> dict[str, Any]:
 OWN_POLICIES = pytest.mark.parametrize(
     "own",
     [
+        pytest.param({}, id="none"),
         pytest.param({"restartPolicy": "OnFailure"}, id="OnFailure"),
         pytest.param({"restartPolicy": "OnFailure", "restartPolicyRules": [rule("Restart", 0)]}, id="rules"),
         pytest.param({"restartPolicy": "Never", "restartPolicyRules": [rule("Restart")]}, id="Never with rules"),
@@ -171,15 +163,19 @@ def test_of_policies_of_a_container_whose_exit_codes_count_only_never_counts(own
     for replica_id, policy in in_place.items():
         spec = pod_spec_of(plan, replica_id)
         for built in (*spec["containers"], *spec["initContainers"]):
-            assert policy_of(built) == ({} if own["restartPolicy"] == "Never" else policy)
+            assert policy_of(built) == ({} if own.get("restartPolicy") == "Never" else policy)
 
 
 @OWN_POLICIES
 def test_the_kubelet_restarts_no_replica_whose_pod_has_never(own: dict[str, Any]) -> None:
-    template = pod_template(container(**own), restartPolicy="Never")
+    template = pod_template(
+        container("side"), container(**own), restartPolicy="Never", initContainers=[container("init", **own)]
+    )
     plan = plan_of(master(template=template), workers(1, template=template))
     for replica in plan.replicas.all:
-        assert policy_of(pod_spec_of(plan, replica.id)["containers"][0]) == {}
+        spec = pod_spec_of(plan, replica.id)
+        assert spec["restartPolicy"] == "Never"
+        assert all(policy_of(built) == {} for built in (*spec["containers"], *spec["initContainers"]))
 
 
 @OWN_POLICIES

@@ -35,6 +35,7 @@ from tfjob_controller.jobs.plan.gangterms import (
     ON_REQUEST,
     GangPolicy,
 )
+from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.tfjob.plan import gang_problem
 from tfjob_controller.util.timestamps import format_time
 
@@ -125,10 +126,12 @@ def test_a_job_that_requests_a_gang_without_support_gets_an_event_and_runs() -> 
     assert [event.type for event in cluster.events if event.reason == "GangSchedulingOff"] == ["Warning"]
 
 
-def test_a_job_that_was_started_without_a_gang_goes_on_without_one() -> None:
+@pytest.mark.parametrize("backend", [None, BACKENDS["volcano"]], ids=["gang-scheduler", "volcano"])
+def test_a_job_that_was_started_without_a_gang_goes_on_without_one(backend: Any) -> None:
     cluster = running_world()
-    cluster.gangs = GangPolicy(ALWAYS, "gang-scheduler")
-    assert cluster.plan.scheduling.gang is not None
+    cluster.gangs = GangPolicy(ALWAYS, "gang-scheduler", backend=backend)
+    scheduling = cluster.plan.scheduling
+    assert (scheduling.gang is None) == (scheduling.pod_group is not None)
     assert cluster.actions() is NO_ACTIONS
     cluster.settle()
     assert cluster.job.status.phase == "Running"
@@ -591,7 +594,7 @@ def test_a_gang_whose_pods_have_all_ended_is_not_deleted() -> None:
 # Size
 
 
-def test_more_workers_wait_for_capacity_and_the_rest_is_left_alone() -> None:
+def test_more_workers_wait_for_capacity_and_fewer_request_fewer_members() -> None:
     cluster = bound_world()
     cluster.change(worker_replicas=4)
     cluster.settle()
@@ -600,10 +603,6 @@ def test_more_workers_wait_for_capacity_and_the_rest_is_left_alone() -> None:
     says(cluster, BOUND, placement=(NodePlacement("n1", member_ids(gang_of(cluster).spec)),))
     cluster.settle()
     assert len(cluster.jobs) == 5
-
-
-def test_a_gang_of_fewer_workers_requests_fewer_members() -> None:
-    cluster = bound_world()
     cluster.change(worker_replicas=1)
     cluster.settle()
     assert [each.count for each in gang_of(cluster).spec.members] == [1, 1]

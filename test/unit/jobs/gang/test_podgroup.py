@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running_world, world
+from helpers.clusterinmemory import World, world
 from helpers.manifests import container, master, parameter_servers, pod_template, workers
 from helpers.trainworld import ends, jobs, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition, Pod, PodGroup, PodStatus
 from tfjob_controller.jobs.actions.model import NO_ACTIONS
-from tfjob_controller.jobs.plan.gangterms import ALWAYS, ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 NAME = "example-job-a6no"
@@ -143,14 +143,6 @@ def test_a_job_that_is_suspended_from_birth_has_nothing() -> None:
     cluster.gangs = policy("kueue")
     cluster.settle()
     assert (cluster.pod_group, cluster.jobs, cluster.services) == (None, {}, {})
-
-
-def test_a_job_that_was_started_without_a_group_goes_on_without_one() -> None:
-    cluster = running_world()
-    cluster.gangs = policy("volcano", ALWAYS)
-    assert cluster.actions() is NO_ACTIONS
-    cluster.settle()
-    assert cluster.job.status.phase == "Running"
 
 
 @pytest.mark.parametrize(("on_timeout", "phase"), [("Fail", "Failed"), ("Wait", "Creating")])

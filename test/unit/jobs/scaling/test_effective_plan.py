@@ -100,18 +100,7 @@ def test_a_worker_that_is_wanted_again_waits_until_its_old_pod_has_gone() -> Non
     assert indexes(cluster) == [0, 1, 2]
 
 
-def test_a_worker_that_has_succeeded_keeps_its_index() -> None:
-    cluster = running(3)
-    cluster.exits("worker-1", 0)
-    cluster.job_ends("worker-1", JOB_COMPLETE)
-    cluster.settle()
-    cluster.delete_job(cluster.name("worker-1"))
-    scale(cluster, 4)
-    assert indexes(cluster) == [0, 2, 3]
-    assert cluster.job.status.succeeded_indexes == ("worker-1",)
-
-
-def test_a_worker_that_has_succeeded_counts_as_one_of_those_that_are_wanted() -> None:
+def test_a_worker_that_has_succeeded_keeps_its_index_and_counts_as_one_of_those_that_are_wanted() -> None:
     cluster = running(4)
     cluster.exits("worker-1", 0)
     cluster.job_ends("worker-1", JOB_COMPLETE)
@@ -119,6 +108,9 @@ def test_a_worker_that_has_succeeded_counts_as_one_of_those_that_are_wanted() ->
     cluster.delete_job(cluster.name("worker-1"))
     scale(cluster, 3)
     assert indexes(cluster) == [0, 2]
+    scale(cluster, 4)
+    assert indexes(cluster) == [0, 2, 3]
+    assert cluster.job.status.succeeded_indexes == ("worker-1",)
 
 
 def test_a_worker_that_is_on_its_way_out_anyway_is_the_first_to_leave() -> None:
