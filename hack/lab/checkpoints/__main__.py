@@ -2,9 +2,8 @@
 
 It has a control plane of its own with two real nodes, the controller, an S3 server and a claim. The jobs train in
 containers, a few at a time. Kills hit their programs, sidecars, uploads, pods and nodes, and the S3 server is away at
-times. Clocks are skewed for commands outside of the cluster (lab.checkpoints.skewed). Progress goes to standard
-error; the last line on standard output is JSON. Exit code 1 if there were violations (lab.checkpoints.auditor), 2 if
-the run was not possible. It needs root on Linux.
+times. Progress goes to standard error; the last line on standard output is JSON. Exit code 1 if there were violations
+(lab.checkpoints.auditor), 2 if the run was not possible. It needs root on Linux.
 
 CHAOS_KILLS     number of kills, 200
 CHAOS_JOBS      number of jobs, 50
@@ -18,7 +17,6 @@ CHAOS_PATIENCE  seconds without progress after which a job counts as stuck, 300
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -33,16 +31,14 @@ from typing import Any
 from lab import command
 from lab.background import Repeated
 from lab.checkpoints.auditor import Auditor
-from lab.checkpoints.plan import CheckpointSettings, job_plans
-from lab.checkpoints.skewed import CommandFailedError, Commands, SkewedStory, skewed_jobs
+from lab.checkpoints.lastsave import LastSave, SaveFailedError
+from lab.checkpoints.plan import CheckpointSettings, JobPlan, job_plans
 from lab.checkpoints.stage import Stage, open_stage
 from lab.checkpoints.storages import BucketReader, FolderReader, Reader
 from lab.checkpoints.stories import Story, Tally
 from lab.command import progress
-from lab.machines import Clocks
 
 _SHOW_SECONDS = 10.0
-_SKEWED_KEEP = 2
 _SWEEPS_AT_ONCE = 2
 _RESTORER = "checkpoint-restore"
 
@@ -51,34 +47,14 @@ class Run:
     """One run on a stage."""
 
     def __init__(self, settings: CheckpointSettings, stage: Stage, folder: Path) -> None:
-        """`folder` is for the checkpoints of the commands on this machine."""
+        """`folder` is for the checkpoints of the last saves on this machine."""
         self._settings, self._stage, self._folder = settings, stage, folder
         self._begin, self._tally = time.monotonic(), Tally()
-        self._clocks = Clocks(folder / "clocks", progress)
-        self._plans, outside = job_plans(settings)
-        self._skewed = dict(skewed_jobs(outside))
-        self._storages = BucketReader(stage.bucket.client()), FolderReader(stage.disk)
-        self._readers: dict[str, Reader] = {}
-        self._commands: dict[str, Commands] = {}
-        for plan in self._plans:
-            self._add(plan.name, plan.keep, {}, is_bucket=plan.is_bucket)
-        for number, name in enumerate(self._skewed):
-            self._add(name, _SKEWED_KEEP, self._clocks.environment(name), is_bucket=number % 2 == 0)
-        self._auditor = Auditor(self._readers)
+        self._plans = job_plans(settings)
+        bucket, disk = BucketReader(stage.bucket.client()), FolderReader(stage.disk)
+        readers: dict[str, Reader] = {plan.name: bucket if plan.is_bucket else disk for plan in self._plans}
+        self._auditor = Auditor(readers)
         stage.reports.on_begin = self._judge_restore
-
-    def _add(self, name: str, keep: int, environ: Mapping[str, str], *, is_bucket: bool) -> None:
-        """Adds a job with its storage."""
-        bucket, disk = self._storages
-        self._readers[name] = bucket if is_bucket else disk
-        (self._folder / name).mkdir()
-        self._commands[name] = Commands(
-            self._stage.uri(name, is_bucket=is_bucket),
-            self._stage.disk / name,
-            self._folder / name,
-            keep,
-            {**self._stage.bucket.environ, **environ},
-        )
 
     def play(self) -> dict[str, Any]:
         """Runs all jobs and kills and returns the fields of the JSON line."""
@@ -86,30 +62,25 @@ class Run:
             self._play_stories()
             self._auditor.look()
             final = sum(self._is_last_saved(plan.name) for plan in self._plans)
-            used = [job for job in self._commands if self._auditor.newest(job) is not None]
-            left = sum(self._auditor.leftovers(job) for job in used)
-            for job in used:
-                self._auditor.judge_end(job)
+            used = [plan for plan in self._plans if self._auditor.newest(plan.name) is not None]
+            left = sum(self._auditor.leftovers(plan.name) for plan in used)
+            for plan in used:
+                self._auditor.judge_end(plan.name)
             progress("all jobs have ended; a further save to each storage removes what is old")
             with ThreadPoolExecutor(_SWEEPS_AT_ONCE) as sweeps:
-                self._await_all([sweeps.submit(self._sweep, job) for job in used])
+                self._await_all([sweeps.submit(self._sweep, plan) for plan in used])
         return self._result(left, final)
 
     def _play_stories(self) -> None:
         tally, parallel, patience = self._tally, self._settings.parallel, self._settings.patience_seconds
         limit = threading.Timer(self._settings.minutes * 60, tally.no_more.set)
-        with Repeated(_SHOW_SECONDS, self._show), ThreadPoolExecutor(parallel) as jobs, ThreadPoolExecutor(1) as skewed:
-            outside = [
-                SkewedStory(name, kills, self._commands[name], self._clocks, self._auditor, tally)
-                for name, kills in self._skewed.items()
-            ]
-            stories = [skewed.submit(story.play) for story in outside]
-            inside = [Story(plan, self._stage, self._auditor, tally, patience) for plan in self._plans]
-            stories += [jobs.submit(story.play) for story in inside]
+        with Repeated(_SHOW_SECONDS, self._show), ThreadPoolExecutor(parallel) as jobs:
+            stories = [Story(plan, self._stage, self._auditor, tally, patience) for plan in self._plans]
+            plays = [jobs.submit(story.play) for story in stories]
             if self._settings.minutes:
                 limit.start()
             try:
-                self._await_all(stories)
+                self._await_all(plays)
             except BaseException:
                 tally.no_more.set()
                 tally.interrupted.set()
@@ -117,10 +88,10 @@ class Run:
             finally:
                 limit.cancel()
 
-    def _await_all(self, stories: Sequence[Future[None]]) -> None:
-        for story in stories:
+    def _await_all(self, plays: Sequence[Future[None]]) -> None:
+        for play in plays:
             try:
-                story.result()
+                play.result()
             except Exception as error:
                 self._auditor.report("failed", "", f"{type(error).__name__}: {error}")
 
@@ -134,22 +105,20 @@ class Run:
         newest = self._auditor.newest(job)
         return newest is not None and newest.step == self._stage.reports.job(job).last_step
 
-    def _sweep(self, job: str) -> None:
+    def _sweep(self, plan: JobPlan) -> None:
         """Saves one more checkpoint, and judges what is left."""
-        commands = self._commands[job]
-        shutil.rmtree(commands.path, ignore_errors=True)
-        newest = self._auditor.newest(job)
-        step = newest.step if newest else 0
-        # What is older than a second by the clock of the storage may go.
-        time.sleep(1.1)
+        folder, stage = self._folder / plan.name, self._stage
+        folder.mkdir()
+        uri = stage.uri(plan.name, is_bucket=plan.is_bucket)
+        save = LastSave(uri, stage.disk / plan.name, folder, plan.keep, stage.bucket.environ)
+        newest = self._auditor.newest(plan.name)
         try:
-            commands.write(step + 1)
-            commands.save_newest()
-        except CommandFailedError as error:
-            self._auditor.report("kept", job, str(error))
+            save.run(newest.step + 1 if newest else 1)
+        except SaveFailedError as error:
+            self._auditor.report("kept", plan.name, str(error))
             return
-        self._auditor.look(job)
-        self._auditor.judge_kept(job, commands.keep)
+        self._auditor.look(plan.name)
+        self._auditor.judge_kept(plan.name, plan.keep)
 
     def _show(self) -> None:
         tally = self._tally

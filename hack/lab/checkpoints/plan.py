@@ -12,7 +12,7 @@ from lab.injection import Fault, random_fault
 # Relative frequency of each kind of kill.
 PROGRAM, SIDECAR, HALF_UPLOAD = "program killed", "sidecar killed", "upload killed halfway"
 POD, POD_AT_ONCE, NODE = "pod deleted", "pod deleted at once", "node killed"
-STORAGE, CLOCK = "storage away", "clock skewed"
+STORAGE = "storage away"
 KILLS: Mapping[str, int] = {
     PROGRAM: 24,
     SIDECAR: 22,
@@ -21,12 +21,9 @@ KILLS: Mapping[str, int] = {
     POD_AT_ONCE: 8,
     NODE: 3,
     STORAGE: 8,
-    CLOCK: 7,
 }
 # A claim is a disk of the nodes, which is never away.
 _ONLY_BUCKET = {STORAGE}
-# These have a job of their own outside of the cluster: the nodes share one clock.
-_OUTSIDE = {CLOCK}
 
 
 @dataclass(frozen=True)
@@ -59,13 +56,11 @@ class JobPlan:
     kills: tuple[Fault, ...]
 
 
-def job_plans(settings: CheckpointSettings) -> tuple[list[JobPlan], list[Fault]]:
-    """Returns the jobs with their kills, and the kills outside of the cluster; the same for the same settings."""
+def job_plans(settings: CheckpointSettings) -> list[JobPlan]:
+    """Returns the jobs with their kills; the same for the same settings."""
     rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
     kills = [random_fault(rng, 0.0, KILLS, settings.kinds) for _ in range(settings.kills)]
-    inside = [kill for kill in kills if kill.kind not in _OUTSIDE]
-    plans = [_job_plan(number, inside[number :: settings.jobs], rng) for number in range(settings.jobs)]
-    return plans, [kill for kill in kills if kill.kind in _OUTSIDE]
+    return [_job_plan(number, kills[number :: settings.jobs], rng) for number in range(settings.jobs)]
 
 
 def _job_plan(number: int, kills: list[Fault], rng: random.Random) -> JobPlan:

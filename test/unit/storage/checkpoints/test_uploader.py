@@ -8,12 +8,13 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from helpers.checkpoints import contents, restore, resumed, save, uploader, wanted, write
+from helpers.fakeclock import FakeClock
 from tfjob_controller.storage.checkpoints.localstore import LocalStore
 from tfjob_controller.storage.checkpoints.report import UploadReport
 from tfjob_controller.storage.checkpoints.store import StoredFile
@@ -184,12 +185,18 @@ def test_files_without_a_manifest_are_removed_when_they_are_an_hour_old(
     assert left == {young, report.upload_id}
 
 
-def test_the_age_at_which_they_are_removed_can_be_set(store: LocalStore, work: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "skew", [timedelta(0), timedelta(hours=-3), timedelta(hours=3)], ids=["right", "behind", "ahead"]
+)
+def test_the_age_at_which_they_are_removed_can_be_set_and_is_by_the_clock_of_the_storage(
+    skew: timedelta, store: LocalStore, work: Path, tmp_path: Path
+) -> None:
     old, young = "a" * 32, "b" * 32
     write(tmp_path / "store/data", {f"c/{old}/x": b"", f"c/{young}/x": b""})
     minutes_ago = time.time() - 120
     os.utime(tmp_path / "store/data" / f"c/{old}/x", (minutes_ago, minutes_ago))
-    changed = dataclasses.replace(uploader(store, work, []), leftover_age=timedelta(minutes=1))
+    clock = FakeClock(datetime.now(UTC) + skew)
+    changed = dataclasses.replace(uploader(store, work, []), leftover_age=timedelta(minutes=1), clock=clock)
     changed.run([])
     assert [file.name.split("/")[2] for file in store.listing("data/")] == [young]
 
