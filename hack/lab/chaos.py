@@ -23,37 +23,36 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import urllib3
 
+from audit.jobs.judge import CATEGORIES
 from lab import command
 from lab.command import Interval, Patience, Settings, kinds_variable, progress, seed_variable, variable
 from lab.faults import CapacityFaults, SystemFaults, Users
 from lab.injection import REQUEST_ERRORS, Fault, Faults, Injections, random_fault
-from lab.jobs import job_plan, warm_up_plans
+from lab.jobs import JobPlan, job_plan, warm_up_plans
 from lab.machines import Disk
 from lab.programs import Controller
-from lab.requests import CODES, CONTROLLER_FAULTS
-from lab.stage import JobStage, open_job_stage
+from lab.requests import CODES, REQUEST_FAULTS
+from lab.stage import Stage, open_stage
+from localcluster.api import Api
 
 _POLL_SECONDS, _SHOW_SECONDS = 0.1, 10.0
 # The number of jobs that are submitted before the first fault.
 _AHEAD = 10
-# These figures of the auditor of jobs come first in the JSON line, and must be 0.
-_JOB_FIGURES = ("duplicates", "orphans", "partial_gangs", "wrong_states", "reruns", "late_starts", "stuck")
-REQUIRED_ZERO = (*_JOB_FIGURES, "threads_leaked", "unfinished")
+# These figures come first in the JSON line, and must be 0.
+REQUIRED_ZERO = (*CATEGORIES, "partial_gangs", "threads_leaked", "unfinished")
 
 # Relative frequency of the requests of a target: writes are affected more often than reads.
 _WEIGHTS = {"creates": 4, "statuses": 4, "deletes": 3, "patches": 3, "watches": 3}
 # Relative frequency of each kind of fault.
 FAULTS: Mapping[str, int] = {
-    **{
-        kind: _WEIGHTS.get(fault.target, 1 if fault.target in CODES else 2) for kind, fault in CONTROLLER_FAULTS.items()
-    },
+    **{kind: _WEIGHTS.get(fault.target, 1 if fault.target in CODES else 2) for kind, fault in REQUEST_FAULTS.items()},
     "controller killed": 4,
     "both controllers killed": 1,
     "controller stopped": 3,
@@ -67,6 +66,9 @@ FAULTS: Mapping[str, int] = {
     "answers slow": 4,
     "gang scheduler killed": 5,
     "gang kube-scheduler killed": 2,
+    "gang kube-scheduler stopped": 1,
+    "gang leader killed": 1,
+    "gang leader stopped": 1,
     "gang scheduler frozen": 2,
     "gang lease stolen": 1,
     "kube-scheduler killed": 2,
@@ -74,6 +76,7 @@ FAULTS: Mapping[str, int] = {
     "kube-apiserver killed": 2,
     "etcd killed": 2,
     "foreign pods": 4,
+    "foreign pods on our scheduler": 2,
     "node cordoned": 3,
     "node deleted": 3,
     "job suspended": 8,
@@ -90,7 +93,10 @@ FAULTS: Mapping[str, int] = {
 # Faults of one lane never overlap.
 LANES: Mapping[str, Sequence[str]] = {
     "plane": ("kube-apiserver killed", "etcd killed", "kube-scheduler killed", "kube-controller-manager killed"),
-    "gangs": ("gang scheduler killed", "gang kube-scheduler killed", "gang scheduler frozen", "gang lease stolen"),
+    "gangs": (
+        *("gang scheduler killed", "gang kube-scheduler killed", "gang scheduler frozen", "gang lease stolen"),
+        *("gang kube-scheduler stopped", "gang leader killed", "gang leader stopped"),
+    ),
     "controllers": ("controller killed", "both controllers killed", "controller stopped", "controller frozen"),
     "network": ("connections half-open", "connections refused", "answers slow"),
     "clock": ("clock jump",),
@@ -115,27 +121,46 @@ class ChaosSettings(Settings):
     patience_seconds: float = variable("CHAOS_PATIENCE", 180.0)
 
 
-def faults_of(stage: JobStage, settings: ChaosSettings) -> Faults:
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a command plays: its jobs by number and seed, and the relative frequency of each kind of fault.
+
+    `command` is what make runs. `prepare` gets the API once the stage is open. The flags are those of `open_stage`.
+    """
+
+    command: str
+    job_plan: Callable[[int, int], JobPlan]
+    faults: Mapping[str, int]
+    prepare: Callable[[Api], None] = lambda api: None
+    flags: Sequence[str] = ()
+    auditor_flags: Sequence[str] = ()
+
+
+CHAOS = Scenario("chaos", job_plan, FAULTS)
+
+
+def faults_of(stage: Stage, scenario: Scenario, settings: ChaosSettings) -> Faults:
     """Returns the faults of a run."""
     rng = random.Random(settings.seed)  # noqa: S311 -- to be repeated, not to be kept secret
     stopping = threading.Event()
-    capacity, system = CapacityFaults(stage.stage.api, stage.jobs.later), SystemFaults(stage, stopping)
+    capacity, system = CapacityFaults(stage.api, stage.jobs.later), SystemFaults(stage, stopping)
     actions = {**capacity.actions, **system.actions, **Users(stage.jobs).actions}
 
     def next_fault(count: int) -> Fault | None:
         if count >= settings.faults:
             return None
         is_spared = count > (1 - _SPARED_PART) * settings.faults and not settings.kinds
-        while (fault := random_fault(rng, settings.mean_seconds, FAULTS, settings.kinds)).kind in ELECTED and is_spared:
-            pass
-        return fault
+        while True:
+            fault = random_fault(rng, settings.mean_seconds, scenario.faults, settings.kinds)
+            if not (is_spared and fault.kind in ELECTED):
+                return fault
 
     def failed(kind: str) -> None:
         if kind in LANES["plane"]:
             system.revive()
 
     ends = (system.restore, capacity.restore)
-    return Faults(Injections(next_fault, {kind: actions[kind] for kind in FAULTS}, ends, LANES, failed), stopping)
+    return Faults(Injections(next_fault, actions, ends, LANES, failed), stopping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +211,11 @@ def leaked(before: Mapping[str, Count], after: Mapping[str, Count]) -> int:
 class Run:
     """One run on a stage."""
 
-    def __init__(self, stage: JobStage, settings: ChaosSettings) -> None:
-        self._stage = stage.stage
+    def __init__(self, stage: Stage, scenario: Scenario, settings: ChaosSettings) -> None:
+        self._stage = stage
         self._jobs = stage.jobs
-        self._settings = settings
-        self._faults = faults_of(stage, settings)
+        self._scenario, self._settings = scenario, settings
+        self._faults = faults_of(stage, scenario, settings)
         self._submitted = 0
         self._begin = time.monotonic()
         self._shows = Interval(_SHOW_SECONDS)
@@ -221,7 +246,7 @@ class Run:
             # If the server does not respond, the request is repeated in the next iteration.
             with contextlib.suppress(*REQUEST_ERRORS):
                 while self._submitted < min(due, settings.jobs):
-                    self._jobs.submit(job_plan(self._submitted, settings.seed))
+                    self._jobs.submit(self._scenario.job_plan(self._submitted, settings.seed))
                     self._submitted += 1
             self._show_and_rest()
 
@@ -247,8 +272,8 @@ class Run:
         violations = [*jobs.pop("violations"), *gangs.pop("violations")]
         for violation in violations:
             progress(f"violation: {violation}")
-        figures = {name: jobs.pop(name) for name in _JOB_FIGURES}
-        figures["partial_gangs"] += sum(_is_partial(violation) for violation in violations)
+        figures = {name: jobs.pop(name) for name in CATEGORIES}
+        figures["partial_gangs"] = sum(_is_partial(violation) for violation in violations)
         figures["wrong_states"] = max(figures["wrong_states"], len(wrong))
         roles = [role for role in before if role in after]
         stage = self._stage
@@ -280,22 +305,22 @@ def _is_partial(violation: object) -> bool:
     return isinstance(violation, dict) and violation.get("rule") == "partly-bound"
 
 
-def run() -> bool:
-    """Runs the command; returns whether all is well."""
-    settings = ChaosSettings.of(os.environ)
-    progress(f"repeat with: make chaos {settings.variables}")
+def play(scenario: Scenario, settings: ChaosSettings) -> bool:
+    """Runs a command; returns whether all is well."""
+    progress(f"repeat with: make {scenario.command} {settings.variables}")
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
         # This must precede all threads: only threads that start later share the new mount namespace.
         disk = Disk(Path(folder) / "disk")
-        with open_job_stage(settings.seed, disk) as stage:
-            result = Run(stage, settings).play()
+        with open_stage(settings.seed, disk, scenario.flags, scenario.auditor_flags) as stage:
+            scenario.prepare(stage.api)
+            result = Run(stage, scenario, settings).play()
             is_ok = not (result["violations"] or any(result[name] for name in REQUIRED_ZERO))
             if not is_ok:
                 progress(f"logs of the programs: {stage.keep_logs()}")
-                progress(f"repeat with: make chaos {settings.variables}")
+                progress(f"repeat with: make {scenario.command} {settings.variables}")
     command.show_result(result)
     return is_ok
 
 
 if __name__ == "__main__":
-    sys.exit(command.main("chaos", __doc__, run))
+    sys.exit(command.main("chaos", __doc__, lambda: play(CHAOS, ChaosSettings.of(os.environ))))

@@ -20,14 +20,13 @@ import urllib3
 from lab.injection import Action, between, one_of, second_chance
 from lab.leases import lease_path
 from lab.mirror import PODS, Object, name_of
-from lab.owners import pod
 from lab.programs import CONTROLLER_LEASE, CONTROLLER_LEASE_SECONDS, GANG_LEASE, Controller, SupervisedProgram
-from lab.stage import NODE, NODES, OTHERS, JobStage, Stage
+from lab.stage import NODE, NODES, OTHERS, Stage
 from lab.submitted import CHILDREN, SubmittedJobs
 from localcluster import process
 from localcluster.api import Api, RefusedError
 from localcluster.errors import LocalClusterError
-from localcluster.fakekubelet import make_node
+from localcluster.fakekubelet import RUN_SECONDS, make_node
 from localcluster.faultproxy import FaultProxy
 from localcluster.gangscheduler import NAME
 from localcluster.programs import APISERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
@@ -64,7 +63,7 @@ class CapacityFaults:
             if existing.get("status", {}).get("phase") in _FINISHED:
                 self._delete_pod(existing)
         for _ in range(1 + int(chance * 8)):
-            self._api.create(path, pod(f"other-{next(self._numbers)}", "2", scheduler, 1.0 + 4.0 * chance))
+            self._api.create(path, _foreign_pod(f"other-{next(self._numbers)}", scheduler, 1.0 + 4.0 * chance))
 
     def _cordon(self, chance: float) -> None:
         node = self._take_away(chance)
@@ -104,6 +103,14 @@ class CapacityFaults:
         self._api.delete(f"{PODS.format(obj['metadata']['namespace'])}/{name_of(obj)}", gracePeriodSeconds=0)
 
 
+def _foreign_pod(name: str, scheduler: str, run_seconds: float) -> Object:
+    container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "2"}}}
+    return {
+        "metadata": {"name": name, "annotations": {RUN_SECONDS: str(run_seconds)}},
+        "spec": {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]},
+    }
+
+
 class Users:
     """Actions of users on their jobs, and on children that belong to the controller."""
 
@@ -141,7 +148,7 @@ class Users:
         """Deletes a child of a job that has such children."""
         plan = one_of([plan for plan in self._jobs.active() if plan.is_gang or path != _GANGS], chance)
         child = one_of(self._jobs.children(plan, path), second_chance(chance))
-        self._jobs.api.delete(f"{path.format(self._jobs.namespace)}/{name_of(child)}", **options)
+        self._jobs.api.delete(f"{path.format(self._jobs.namespace_of(plan))}/{name_of(child)}", **options)
 
 
 # The grace period of a deleted pod.
@@ -156,27 +163,62 @@ _STARTS = 5
 _FOREIGN_HOLDER = "foreign-client_1"
 
 
-class GangFaults:
-    """Ends programs of the leading gang scheduler and of the control plane, which start again, and cuts connections."""
+class SystemFaults:
+    """Faults of the programs under test and of the control plane, which start again, of machines and connections."""
 
     def __init__(self, stage: Stage, stopping: threading.Event) -> None:
         self._stage = stage
         self._stopping = stopping
+        self._clocks, self._disk = stage.clocks, stage.disk
+        self._controllers = stage.controllers
         self.actions: Mapping[str, Action] = {
             **{kind: functools.partial(stage.requests.turn_on, kind) for kind in stage.requests.kinds},
+            "controller killed": lambda chance: self._kill(chance, self._random_controller(chance).supervised),
+            "both controllers killed": lambda chance: self._kill(
+                chance, *(controller.supervised for controller in self._controllers)
+            ),
+            "controller stopped": lambda chance: self._end(chance, stage.leader.supervised),
+            "controller frozen": lambda chance: self._freeze(chance, stage.leader.supervised),
+            "lease stolen": lambda _: self._steal(CONTROLLER_LEASE),
             "gang scheduler killed": lambda chance: self._kill(chance, stage.gang_leader.extender),
             "gang kube-scheduler killed": lambda chance: self._kill(chance, stage.gang_leader.scheduler),
-            "leader killed": lambda chance: self._kill(chance, *stage.gang_leader.programs),
             "gang kube-scheduler stopped": lambda chance: self._end(chance, stage.gang_leader.scheduler),
-            "leader stopped": lambda chance: self._end(chance, *stage.gang_leader.programs),
+            "gang leader killed": lambda chance: self._kill(chance, *stage.gang_leader.programs),
+            "gang leader stopped": lambda chance: self._end(chance, *stage.gang_leader.programs),
+            "gang scheduler frozen": lambda chance: self._freeze(chance, *stage.gang_leader.programs),
+            "gang lease stolen": lambda _: self._steal(GANG_LEASE),
             "kube-apiserver killed": lambda chance: self._restart(APISERVER, chance),
             "etcd killed": lambda chance: self._restart(ETCD, chance),
+            "kube-scheduler killed": lambda chance: self._restart(SCHEDULER, chance),
+            "kube-controller-manager killed": lambda chance: self._restart(CONTROLLER_MANAGER, chance),
+            "clock jump": self._jump,
+            "disk full": self._fill_disk,
             "connections cut": self._cut,
+            "connections half-open": lambda chance: self._disturb(chance, "is_swallowing", value=True),
+            "connections refused": lambda chance: self._disturb(chance, "is_refusing", value=True),
+            "answers slow": lambda chance: self._disturb(chance, "delay_seconds", value=0.1 + 1.4 * chance),
         }
+
+    def revive(self) -> None:
+        """Starts the programs of the control plane that have not started again, as may happen on a busy machine."""
+        for name in _PLANE:
+            for _ in range(_STARTS):
+                try:
+                    self._stage.plane.start_program(name)
+                    break
+                except LocalClusterError:
+                    self._stage.report_outage()
 
     def restore(self) -> None:
         """Ends all faults that still last."""
         self._stage.requests.turn_off()
+        self.revive()
+        self._disk.free()
+        for proxy in self._stage.proxies:
+            proxy.is_swallowing, proxy.is_refusing, proxy.delay_seconds = False, False, 0.0
+        for controller in self._controllers:
+            if self._clocks.can_jump:
+                self._clocks.set(controller.name, 0.0)
 
     def _kill(self, chance: float, *programs: SupervisedProgram) -> None:
         for program in programs:
@@ -200,54 +242,6 @@ class GangFaults:
         for proxy in self._stage.proxies:
             proxy.cut_all()
         self._stage.report_outage()
-
-
-class SystemFaults(GangFaults):
-    """Faults of controllers too, with their machines and connections."""
-
-    def __init__(self, stage: JobStage, stopping: threading.Event) -> None:
-        super().__init__(stage.stage, stopping)
-        self._clocks, self._disk = stage.clocks, stage.disk
-        self._controllers = stage.stage.controllers
-        self.actions = {
-            **self.actions,
-            "controller killed": lambda chance: self._kill(chance, self._random_controller(chance).supervised),
-            "both controllers killed": lambda chance: self._kill(
-                chance, *(controller.supervised for controller in self._controllers)
-            ),
-            "controller stopped": lambda chance: self._end(chance, stage.stage.leader.supervised),
-            "controller frozen": lambda chance: self._freeze(chance, stage.stage.leader.supervised),
-            "lease stolen": lambda _: self._steal(CONTROLLER_LEASE),
-            "gang scheduler frozen": lambda chance: self._freeze(chance, *self._stage.gang_leader.programs),
-            "gang lease stolen": lambda _: self._steal(GANG_LEASE),
-            "kube-scheduler killed": lambda chance: self._restart(SCHEDULER, chance),
-            "kube-controller-manager killed": lambda chance: self._restart(CONTROLLER_MANAGER, chance),
-            "clock jump": self._jump,
-            "disk full": self._fill_disk,
-            "connections half-open": lambda chance: self._disturb(chance, "is_swallowing", value=True),
-            "connections refused": lambda chance: self._disturb(chance, "is_refusing", value=True),
-            "answers slow": lambda chance: self._disturb(chance, "delay_seconds", value=0.1 + 1.4 * chance),
-        }
-
-    def revive(self) -> None:
-        """Starts the programs of the control plane that have not started again, as may happen on a busy machine."""
-        for name in _PLANE:
-            for _ in range(_STARTS):
-                try:
-                    self._stage.plane.start_program(name)
-                    break
-                except LocalClusterError:
-                    self._stage.report_outage()
-
-    def restore(self) -> None:
-        super().restore()
-        self.revive()
-        self._disk.free()
-        for proxy in self._stage.proxies:
-            proxy.is_swallowing, proxy.is_refusing, proxy.delay_seconds = False, False, 0.0
-        for controller in self._controllers:
-            if self._clocks.can_jump:
-                self._clocks.set(controller.name, 0.0)
 
     def _random_controller(self, chance: float) -> Controller:
         """Returns the leader in three of four cases."""

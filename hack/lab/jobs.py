@@ -36,13 +36,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One job. `expects` is its expected result in spite of all faults; `spec` has the fields besides `parts`."""
+    """One job. `expects` is its expected result in spite of all faults; `spec` has the fields besides `parts`.
+
+    An urgent gang is a TFJob that preempts others.
+    """
 
     kind: str
     parts: Sequence[Part]
     name: str = ""
     expects: str = SUCCESS
+    namespace: str = ""
     is_gang: bool = False
+    is_urgent: bool = False
     cpu: str = "500m"
     restart_policy: str = "OnFailure"
     framework: str = ""
@@ -219,6 +224,9 @@ FLAVOURS: Flavours = {
 Object = dict[str, Any]
 
 EXPECTS = "chaos.kubeflow.org/expects"
+# The PriorityClass of the pods of urgent gangs.
+URGENT = "chaos-urgent"
+_URGENT_PRIORITY = 10
 TFJOBS = "/apis/kubeflow.org/v1alpha1/namespaces/{}/tfjobs"
 TRAINJOBS = "/apis/kubeflow.org/v2alpha1/namespaces/{}/trainjobs"
 _IMAGE = "localhost/none"
@@ -233,8 +241,12 @@ def manifest(plan: JobPlan) -> Object:
         "apiVersion": "kubeflow.org/v1alpha1" if is_tf else "kubeflow.org/v2alpha1",
         "kind": plan.kind,
         "metadata": {"name": plan.name, "annotations": {EXPECTS: plan.expects}},
-        "spec": {**spec, **({"gang": {"enabled": True}} if plan.is_gang else {})},
+        "spec": {**spec, **({"gang": _gang_spec(plan)} if plan.is_gang else {})},
     }
+
+
+def _gang_spec(plan: JobPlan) -> Object:
+    return {"enabled": True, **({"priority": _URGENT_PRIORITY} if plan.is_urgent else {})}
 
 
 def path_of(plan: JobPlan, namespace: str) -> str:
@@ -248,7 +260,12 @@ def _tf_spec(plan: JobPlan) -> Object:
 
 def _replica_spec(plan: JobPlan, part: Part) -> Object:
     container = {"name": "tensorflow", "image": _IMAGE, "resources": {"requests": {"cpu": plan.cpu}}}
-    pod = {"restartPolicy": plan.restart_policy, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    pod = {
+        "restartPolicy": plan.restart_policy,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+        **({"priorityClassName": URGENT} if plan.is_urgent else {}),
+    }
     return {"tfReplicaType": part.role, "replicas": part.count, "template": {"spec": pod}}
 
 

@@ -1,11 +1,10 @@
-"""Mirrors the objects of a kind from a watch, grouped by gang or job.
+"""Mirrors the objects of a kind from a watch.
 
-Threads: one for each kind. `changed` is called in them, with the name of a group, without a lock.
+Threads: one for each mirror. `changed` is called in it, with the name of an object that has changed or was deleted.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,21 +23,14 @@ def name_of(obj: Object) -> str:
 
 
 class Mirror:
-    """Mirrors one kind. `group_of` returns the group of an object; None for an object that is ignored."""
+    """Mirrors one kind in one namespace."""
 
-    def __init__(
-        self,
-        api: Api,
-        path: str,
-        group_of: Callable[[Object], str | None],
-        changed: Callable[[str], None] = lambda group: None,
-    ) -> None:
-        self._group_of = group_of
+    def __init__(self, api: Api, path: str, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        self._lock = threading.Lock()
-        self._groups: dict[str, dict[str, Object]] = {}
-        # During a list: the objects that it has contained so far.
-        self._listed: set[tuple[str, str]] | None = None
+        # Replaced as a whole with each change, and therefore read without a lock.
+        self._objects: Mapping[str, Object] = {}
+        # During a list: the names that it has contained so far.
+        self._listed: set[str] | None = None
         self._follower = Follower(api, path, self)
 
     def start(self) -> None:
@@ -47,10 +39,8 @@ class Mirror:
     def stop(self) -> None:
         self._follower.stop()
 
-    def of(self, group: str) -> Mapping[str, Object]:
-        """Returns the objects of a group, by name."""
-        with self._lock:
-            return dict(self._groups.get(group, {}))
+    def get(self, name: str) -> Object | None:
+        return self._objects.get(name)
 
     # The methods of `localcluster.follower.Reader`.
 
@@ -58,24 +48,16 @@ class Mirror:
         self._listed = set()
 
     def take(self, kind: str, obj: Object) -> None:
-        group, name = self._group_of(obj), name_of(obj)
-        if group is None:
-            return
-        with self._lock:
-            members = self._groups.setdefault(group, {})
-            if kind == "DELETED":
-                members.pop(name, None)
-            else:
-                members[name] = obj
+        name = name_of(obj)
+        others = {other: known for other, known in self._objects.items() if other != name}
+        self._objects = others if kind == "DELETED" else {**others, name: obj}
         if self._listed is not None:
-            self._listed.add((group, name))
-        self._changed(group)
+            self._listed.add(name)
+        self._changed(name)
 
     def list_ends(self, bookmark: Object) -> None:
         listed, self._listed = self._listed or set(), None
-        with self._lock:
-            known = {(group, name) for group, members in self._groups.items() for name in members}
-            for group, name in known - listed:
-                del self._groups[group][name]
-        for group in {group for group, _ in known - listed}:
-            self._changed(group)
+        gone = self._objects.keys() - listed
+        self._objects = {name: obj for name, obj in self._objects.items() if name in listed}
+        for name in gone:
+            self._changed(name)

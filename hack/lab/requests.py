@@ -43,6 +43,8 @@ _LATE_SECONDS = (0.2, 2.2)
 # A request of the controller times out after 30 s, and one for its Lease after 2 s.
 _CONTROLLER_LATE_SECONDS = (0.2, 4.0)
 _SHARES = (0.1, 0.6)
+# Minimum and maximum time that a kind of fault lasts, since many kinds share the time of a run.
+_ACTIVE_SECONDS = (0.5, 2.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def _faults_of(target: str) -> dict[str, RequestFault]:
     }
 
 
-CONTROLLER_FAULTS: Mapping[str, RequestFault] = {
+REQUEST_FAULTS: Mapping[str, RequestFault] = {
     **GANG_FAULTS,
     **{kind: fault for target in CODES for kind, fault in _faults_of(target).items()},
 }
@@ -114,26 +116,22 @@ class _Active:
 class RequestFaults:
     """Chooses the fault of each request (see the module). Thread-safe."""
 
-    def __init__(
-        self, seed: int, faults: Mapping[str, RequestFault] = GANG_FAULTS, seconds: tuple[float, float] = (1.0, 5.0)
-    ) -> None:
-        """Each fault is active for `seconds` (minimum and maximum)."""
+    def __init__(self, seed: int) -> None:
         self.hits: Counter[str] = Counter()
         self._rng = random.Random(seed)  # noqa: S311 -- to be repeated, not to be kept secret
         self._lock = threading.Lock()
         self._active: list[_Active] = []
-        self._faults, self._seconds = faults, seconds
 
     @property
     def kinds(self) -> Iterable[str]:
-        return self._faults.keys()
+        return REQUEST_FAULTS.keys()
 
     def turn_on(self, kind: str, chance: float) -> None:
         """Activates a kind for some seconds; a higher chance means longer and more requests."""
-        now, share = time.monotonic(), min(between(_SHARES, chance), self._faults[kind].most)
+        now, share = time.monotonic(), min(between(_SHARES, chance), REQUEST_FAULTS[kind].most)
         with self._lock:
             self._active = [active for active in self._active if active.until > now]
-            self._active.append(_Active(kind, share, now + between(self._seconds, chance)))
+            self._active.append(_Active(kind, share, now + between(_ACTIVE_SECONDS, chance)))
 
     def turn_off(self) -> None:
         with self._lock:
@@ -144,7 +142,7 @@ class RequestFaults:
         now = time.monotonic()
         with self._lock:
             for active in self._active:
-                fault = self._faults[active.kind]
+                fault = REQUEST_FAULTS[active.kind]
                 verb, part = TARGETS[fault.target]
                 is_target = method == verb and part.search(path) is not None
                 if active.until > now and is_target and self._rng.random() < active.share:

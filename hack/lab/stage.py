@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +38,17 @@ from lab.programs import (
     gang_replica,
     replica_names,
 )
-from lab.requests import CONTROLLER_FAULTS, RequestFaults
+from lab.requests import RequestFaults
 from lab.submitted import SubmittedJobs
 from localcluster import binaries, process
 from localcluster.api import Api
 from localcluster.controlplane import ControlPlane
 from localcluster.errors import LocalClusterError
-from localcluster.fakekubelet import Behaviour, by_annotations
 from localcluster.faultproxy import FaultProxy
 from localcluster.programs import CONTROLLER_MANAGER, SCHEDULER, Options
 
-NAMESPACE, OTHERS = "chaos", "others"
+# The namespaces of the two tenants, of whom the first has most jobs, and that of pods of others.
+NAMESPACE, TENANT, OTHERS = "chaos", "tenant", "others"
 NODES = tuple(f"node-{number:02d}" for number in range(10))
 NODE: dict[str, str] = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "30"}
 
@@ -65,8 +65,6 @@ _PLANE = Options(unsafe_no_fsync=True, controller_manager_flags=("--resource-quo
 # kube-scheduler renews every 2 s.
 _STALE_SECONDS = 5.0
 _AUDITOR_SECONDS = 300.0
-# Minimum and maximum time that a kind of request fault lasts, since many kinds share the time of a run.
-_REQUESTS_SECONDS = (0.5, 2.5)
 
 
 class Auditor:
@@ -104,18 +102,21 @@ def job_auditor(plane: ControlPlane, history: Path, *flags: str) -> Auditor:
     return Auditor(plane, _JOB_AUDITOR, *flags, f"--keep={history}")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Stage:
     """`auditors` all receive reports of outages; the first one is that of gangs, and the second one that of jobs."""
 
     api: Api
     plane: ControlPlane
+    jobs: SubmittedJobs
+    clocks: Clocks
+    disk: Disk
     replicas: Sequence[GangReplica]
     proxy: FaultProxy
     requests: RequestFaults
     auditors: list[Auditor]
     outages: OutageReporter
-    controllers: Sequence[Controller] = field(default_factory=list)
+    controllers: Sequence[Controller]
 
     @property
     def proxies(self) -> Sequence[FaultProxy]:
@@ -135,6 +136,10 @@ class Stage:
         """Reports to the auditors that the programs under test cannot read the cluster now."""
         _each(Auditor.report_outage, self.auditors)
 
+    def keep_logs(self) -> Path:
+        """Copies all logs, which are otherwise deleted with the stage."""
+        return keep_logs("chaos", self.plane.logs, self.disk.folder)
+
     def audited(self) -> list[dict[str, Any]]:
         """Ends the auditors and returns the report of each, without the details of races."""
         self.outages.stop()
@@ -153,30 +158,26 @@ def _each(action: Callable[[Auditor], None], auditors: Sequence[Auditor]) -> Non
 
 
 @contextlib.contextmanager
-def open_stage(
-    requests: RequestFaults,
-    flags: Sequence[str] = (),
-    auditor_flags: Sequence[str] = (),
-    behaviour: Behaviour = by_annotations,
-    clocks: Clocks | None = None,
-) -> Iterator[Stage]:
-    """Starts control plane and gang schedulers with these further flags. Raises LocalClusterError.
-
-    `behaviour` determines how pods end, and `clocks` the time of the machine on which each program runs.
-    """
+def open_stage(seed: int, disk: Disk, flags: Sequence[str] = (), auditor_flags: Sequence[str] = ()) -> Iterator[Stage]:
+    """Starts everything; gang schedulers and their auditor have these further flags. Raises LocalClusterError."""
+    outcomes = PodOutcomes()
+    clocks = Clocks(disk.folder.parent / "clocks", progress)
+    requests = RequestFaults(seed)
     with contextlib.ExitStack() as open_:
-        plane, api = open_.enter_context(fake_cluster("chaos", _PLANE, NODES, NODE, behaviour))
-        for name in (NAMESPACE, OTHERS):
+        plane, api = open_.enter_context(fake_cluster("chaos", _PLANE, NODES, NODE, outcomes))
+        for name in (NAMESPACE, TENANT, OTHERS):
             api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        jobs = SubmittedJobs(api, NAMESPACE, TENANT)
+        outcomes.plan_of = jobs.plan_of
+        jobs.start()
+        open_.callback(jobs.stop)
         proxy = open_.enter_context(FaultProxy(plane.server))
         proxy.choose = requests.choose
         kubeconfig = proxy.kubeconfig(plane.folder, plane.token)
         auditors = [Auditor(plane, "audit", *_AUDITOR_FLAGS, *auditor_flags)]
         open_.callback(_each, Auditor.kill, auditors)
         replicas = [
-            open_.enter_context(
-                gang_replica(plane, name, kubeconfig, (*_FLAGS, *flags), clocks.environment(name) if clocks else {})
-            )
+            open_.enter_context(gang_replica(plane, name, kubeconfig, (*_FLAGS, *flags), clocks.environment(name)))
             for name in replica_names()
         ]
         wait(lambda: leader_of(api, GANG_LEASE, replicas) is not None, "no gang scheduler became the leader")
@@ -187,51 +188,17 @@ def open_stage(
         )
         outages.checks.append(LeaseMonitor(api, GANG_LEASE, replicas, _STALE_SECONDS).is_renewed)
         open_.enter_context(outages)
-        yield Stage(api, plane, replicas, proxy, requests, auditors, outages)
-
-
-@dataclass(frozen=True, slots=True)
-class JobStage:
-    """A stage with controllers, and the jobs of its users."""
-
-    stage: Stage
-    jobs: SubmittedJobs
-    clocks: Clocks
-    disk: Disk
-
-    def keep_logs(self) -> Path:
-        """Copies all logs, which are otherwise deleted with the stage."""
-        return keep_logs("chaos", self.stage.plane.logs, self.disk.folder)
-
-
-@contextlib.contextmanager
-def open_job_stage(seed: int, disk: Disk) -> Iterator[JobStage]:
-    """Starts everything. Raises LocalClusterError."""
-    outcomes = PodOutcomes()
-    clocks = Clocks(disk.folder.parent / "clocks", progress)
-    with contextlib.ExitStack() as open_:
-        stage = open_.enter_context(
-            open_stage(RequestFaults(seed, CONTROLLER_FAULTS, _REQUESTS_SECONDS), behaviour=outcomes, clocks=clocks)
-        )
-        jobs = SubmittedJobs(stage.api, NAMESPACE)
-        outcomes.plan_of = jobs.plan_of
-        jobs.start()
-        open_.callback(jobs.stop)
-        stage.controllers = [
-            open_.enter_context(
-                controller_replica(stage.plane, name, disk.folder, clocks.environment(name), stage.requests.choose)
-            )
+        controllers = [
+            open_.enter_context(controller_replica(plane, name, disk.folder, clocks.environment(name), requests.choose))
             for name in replica_names()
         ]
-        wait(
-            lambda: leader_of(stage.api, CONTROLLER_LEASE, stage.controllers) is not None,
-            "no controller became the leader",
+        wait(lambda: leader_of(api, CONTROLLER_LEASE, controllers) is not None, "no controller became the leader")
+        monitor = LeaseMonitor(
+            Api.from_kubeconfig(plane.kubeconfig), CONTROLLER_LEASE, controllers, CONTROLLER_LEASE_SECONDS
         )
-        api = Api.from_kubeconfig(stage.plane.kubeconfig)
-        monitor = LeaseMonitor(api, CONTROLLER_LEASE, stage.controllers, CONTROLLER_LEASE_SECONDS)
-        stage.outages.checks += (monitor.is_renewed, lambda: _are_healthy(stage.plane))
-        stage.auditors.append(job_auditor(stage.plane, stage.plane.logs / "history.jsonl", *_JOB_AUDITOR_FLAGS))
-        yield JobStage(stage, jobs, clocks, disk)
+        outages.checks += (monitor.is_renewed, lambda: _are_healthy(plane))
+        auditors.append(job_auditor(plane, plane.logs / "history.jsonl", *_JOB_AUDITOR_FLAGS))
+        yield Stage(api, plane, jobs, clocks, disk, replicas, proxy, requests, auditors, outages, controllers)
 
 
 def _are_healthy(plane: ControlPlane) -> bool:

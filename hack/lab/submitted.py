@@ -10,6 +10,7 @@ Threads: one watch for each kind and one timer; all have ended after `stop`. All
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ Object = dict[str, Any]
 _RETRY_SECONDS = 0.3
 _RESUME_SECONDS = 3.0
 _ENDED = ("Done", "Failed")
+_STARTED = ("Running", "CleanUp", *_ENDED)
 _PERMANENT_REFUSALS = (404, 422)
 CHILDREN = (
     "/apis/batch/v1/namespaces/{}/jobs",
@@ -48,6 +50,9 @@ class _JobRecord:
     """The propagation policy with which its user deletes it; empty while the user keeps it."""
     has_orphans: bool = False
     suspend: bool = False
+    submitted_at: float = field(default_factory=time.monotonic)
+    start_seconds: float | None = None
+    """How long after its submission its status said for the first time that it runs; None if it has not."""
 
     @property
     def is_completed(self) -> bool:
@@ -59,14 +64,15 @@ class _JobRecord:
 class SubmittedJobs:
     """All jobs of a run (see the module)."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, *more: str) -> None:
+        """`namespace` is that of jobs whose plan names none; `more` are the others."""
         self.api = api
         self.namespace = namespace
         self._records: dict[str, _JobRecord] = {}
         self._lock = threading.Lock()
         self._timer = Timer("jobs-timer")
-        paths = [path.format(namespace) for path in (TFJOBS, TRAINJOBS)]
-        self._mirrors = [Mirror(api, path, name_of, self._note) for path in paths]
+        paths = [path.format(name) for path in (TFJOBS, TRAINJOBS) for name in (namespace, *more)]
+        self._mirrors = [Mirror(api, path, self._note) for path in paths]
 
     def start(self) -> None:
         for mirror in self._mirrors:
@@ -88,7 +94,7 @@ class SubmittedJobs:
         """
         with self._lock:
             self._records.setdefault(plan.name, _JobRecord(plan))
-        self.api.create_if_missing(path_of(plan, self.namespace), body or manifest(plan))
+        self.api.create_if_missing(path_of(plan, self.namespace_of(plan)), body or manifest(plan))
         if plan.is_suspended_at_first:
             self.later(_RESUME_SECONDS, lambda: self.suspend(plan.name, value=False))
 
@@ -98,7 +104,10 @@ class SubmittedJobs:
 
     def get(self, name: str) -> Object | None:
         """Returns the job as the watch reports it."""
-        return self._mirrors[0 if self._records[name].plan.kind == TFJOB else 1].of(name).get(name)
+        return next((job for mirror in self._mirrors if (job := mirror.get(name))), None)
+
+    def namespace_of(self, plan: JobPlan) -> str:
+        return plan.namespace or self.namespace
 
     def active(self) -> list[JobPlan]:
         """Returns the jobs that run or wait."""
@@ -128,6 +137,11 @@ class SubmittedJobs:
                 wrong[record.plan.name] = f"{state}, not {record.plan.expects}: {record.status.get('reason')}"
         return wrong
 
+    @property
+    def start_seconds(self) -> dict[str, float]:
+        """The seconds from the submission to the start of each job that has started, by name."""
+        return {record.plan.name: record.start_seconds for record in self._all() if record.start_seconds is not None}
+
     def suspend(self, name: str, *, value: bool) -> None:
         """Suspends or resumes a job, with retries until the server accepts it. The last call counts."""
         self._records[name].suspend = value
@@ -143,16 +157,17 @@ class SubmittedJobs:
         record = self._records[name]
         record.deletion = propagation
         record.has_orphans = propagation == "Orphan"
-        path = f"{path_of(record.plan, self.namespace)}/{name}"
+        path = f"{path_of(record.plan, self.namespace_of(record.plan))}/{name}"
         self._send_until_accepted(lambda: self.api.delete(path, propagationPolicy=propagation))
 
     def children(self, plan: JobPlan, path: str) -> list[Object]:
         """Returns the children of a job. Raises RefusedError, and urllib3's HTTPError."""
         label = "tf_job_name" if plan.kind == TFJOB else "train_job_name"
-        return self.api.list(path.format(self.namespace), f"{label}={plan.name}")
+        return self.api.list(path.format(self.namespace_of(plan)), f"{label}={plan.name}")
 
     def _patch(self, name: str, spec: Object) -> None:
-        self.api.patch(f"{path_of(self._records[name].plan, self.namespace)}/{name}", {"spec": spec})
+        plan = self._records[name].plan
+        self.api.patch(f"{path_of(plan, self.namespace_of(plan))}/{name}", {"spec": spec})
 
     def _send_until_accepted(self, request: Callable[[], object]) -> None:
         """Sends a request, with retries unless the server rejects it permanently."""
@@ -171,14 +186,17 @@ class SubmittedJobs:
         record.is_deleted = job is None
         if job is not None:
             record.status = job.get("status") or {}
-        record.is_ended = record.is_ended or record.status.get("phase") in _ENDED
+        phase = record.status.get("phase")
+        if record.start_seconds is None and phase in _STARTED:
+            record.start_seconds = time.monotonic() - record.submitted_at
+        record.is_ended = record.is_ended or phase in _ENDED
         if record.is_deleted and record.has_orphans:
             self.later(0.0, lambda: self._delete_orphans(record))
 
     def _delete_orphans(self, record: _JobRecord) -> None:
         try:
             paths = [
-                f"{path.format(self.namespace)}/{name_of(child)}"
+                f"{path.format(self.namespace_of(record.plan))}/{name_of(child)}"
                 for path in CHILDREN
                 for child in self.children(record.plan, path)
             ]

@@ -1,4 +1,4 @@
-"""`make chaos` in a small size: jobs of all kinds reach their final states under faults."""
+"""`make chaos` and `make chaos-gang` in a small size: jobs of all kinds reach their final states under faults."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from lab.chaos import REQUIRED_ZERO
 
 ROOT = Path(__file__).resolve().parents[2]
 # Without those after which nobody leads or serves for a while: a small run would do little else.
@@ -16,34 +20,39 @@ KINDS = (
     "creates 500,creates unanswered,deletes lost,statuses 409,statuses unanswered,watches 410,lists 429,leases late,"
     "connections cut,disk full,pod deleted,job suspended,job scaled,job deleted in the background,gang scheduler killed"
 )
-SMALL = {"CHAOS_FAULTS": "12", "CHAOS_JOBS": "6", "CHAOS_SEED": "3", "CHAOS_MEAN": "0.4", "CHAOS_REST": "1"}
+GANG_KINDS = "foreign pods,node cordoned,gang scheduler killed,bindings 409,bindings 500,bindings cut after"
+SMALL = {"CHAOS_FAULTS": "12", "CHAOS_SEED": "3", "CHAOS_MEAN": "0.5", "CHAOS_REST": "1"}
+
+pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
-@pytest.mark.long
-@pytest.mark.cluster
-@pytest.mark.timeout(400)
-def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_violation() -> None:
+def play(module: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    """Runs a command and returns its JSON line; no auditor has seen a violation."""
     # A run beside other tests says nothing of speed.
-    of_test = {"CHAOS_KINDS": KINDS, "AUDIT_SHARE_OF_MACHINE": "1", "PYTHONPATH": str(ROOT / "hack")}
-    environment = {**os.environ, **SMALL, **of_test}
+    of_test = {"AUDIT_SHARE_OF_MACHINE": "1", "PYTHONPATH": str(ROOT / "hack")}
     done = subprocess.run(
-        [sys.executable, "-m", "lab.chaos"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=380
+        [sys.executable, "-m", module],
+        env={**os.environ, **SMALL, **variables, **of_test},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=380,
     )
     assert done.returncode == 0, done.stderr + done.stdout
-    said = json.loads(done.stdout.splitlines()[-1])
-    judged = (
-        "duplicates",
-        "orphans",
-        "partial_gangs",
-        "wrong_states",
-        "reruns",
-        "late_starts",
-        "stuck",
-        "threads_leaked",
-    )
-    assert {name: said[name] for name in judged} == dict.fromkeys(judged, 0)
-    assert (said["seed"], said["unfinished"], said["violations"]) == (3, 0, [])
-    assert said["faults"] == sum(said["faults_by_kind"].values()) >= 12
-    assert said["faults_by_kind"].keys() <= set(KINDS.split(","))
-    assert said["jobs"] >= 6
-    assert said["auditors"]["jobs"]["versions_seen"] > 0
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert {name: result[name] for name in REQUIRED_ZERO} == dict.fromkeys(REQUIRED_ZERO, 0)
+    assert (result["seed"], result["violations"]) == (3, [])
+    assert result["faults"] == sum(result["faults_by_kind"].values()) >= 12
+    assert result["faults_by_kind"].keys() <= set(variables["CHAOS_KINDS"].split(","))
+    assert result["jobs"] >= int(variables["CHAOS_JOBS"])
+    assert result["auditors"]["jobs"]["versions_seen"] > 0
+    return result
+
+
+def test_jobs_come_to_what_they_should_while_things_break_and_no_auditor_sees_a_violation() -> None:
+    play("lab.chaos", {"CHAOS_JOBS": "6", "CHAOS_KINDS": KINDS})
+
+
+def test_gangs_come_through_while_things_break_and_no_auditor_sees_a_violation() -> None:
+    gangs = play("lab.gangs", {"CHAOS_JOBS": "12", "CHAOS_KINDS": GANG_KINDS})["auditors"]["gangs"]
+    assert gangs["bound"] > gangs["gangs"] >= 12

@@ -6,7 +6,7 @@ import pytest
 
 from lab.chaos import ELECTED, FAULTS, LANES, Count, count_outside_pool, leaked
 from lab.programs import names_in
-from lab.requests import CONTROLLER_FAULTS
+from lab.requests import REQUEST_FAULTS
 
 
 def test_every_write_of_the_controller_can_be_lost_before_and_after_the_server_processes_it() -> None:
@@ -16,7 +16,7 @@ def test_every_write_of_the_controller_can_be_lost_before_and_after_the_server_p
 
 def test_every_fault_of_requests_and_every_kind_of_a_lane_is_in_the_plan() -> None:
     lanes = {kind for kinds in LANES.values() for kind in kinds}
-    assert lanes | set(ELECTED) | CONTROLLER_FAULTS.keys() <= FAULTS.keys()
+    assert lanes | set(ELECTED) | REQUEST_FAULTS.keys() <= FAULTS.keys()
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,14 @@ def test_the_seed_is_random_unless_it_is_set() -> None:
 
 def test_a_run_without_variables_is_a_large_one() -> None:
     chaos, gangs, soak = ChaosSettings.of({}), GangSettings.of({}), SoakSettings.of({})
-    assert (chaos.faults, chaos.kinds, gangs.gangs, gangs.kinds) == (1000, (), 1000, ())
+    assert (chaos.faults, chaos.kinds, gangs.faults, gangs.kinds) == (1000, (), 400, ())
     assert (soak.seconds, soak.samples) == (3600.0, "build/soak/samples.jsonl")
     assert (AttackSettings.of({}).seconds, AttackSettings.of({}).size) == (600.0, 1.0)
 
 
 def test_kinds_of_faults_can_be_selected_and_an_unknown_one_is_rejected() -> None:
-    assert GangSettings.of({"CHAOS_KINDS": "etcd killed, leader killed"}).kinds == ("etcd killed", "leader killed")
-    with pytest.raises(ValueError, match="unknown kinds of faults: earthquake; known are foreign pods, "):
+    assert GangSettings.of({"CHAOS_KINDS": "etcd killed, node deleted"}).kinds == ("etcd killed", "node deleted")
+    with pytest.raises(ValueError, match="unknown kinds of faults: earthquake; known are bindings 409, "):
         GangSettings.of({"CHAOS_KINDS": "earthquake"})
     with pytest.raises(ValueError, match="unknown kinds of kills: earthquake"):
         CheckpointSettings.of({"CHAOS_KINDS": "earthquake"})

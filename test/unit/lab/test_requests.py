@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.requests import CONTROLLER_FAULTS, GANG_FAULTS, TARGETS, RequestFaults
+from lab.requests import GANG_FAULTS, REQUEST_FAULTS, TARGETS, RequestFaults
 
 TFJOB = "/apis/kubeflow.org/v1alpha1/namespaces/chaos/tfjobs/j"
 TRAINJOB = "/apis/kubeflow.org/v2alpha1/namespaces/chaos/trainjobs/j"
@@ -27,14 +27,14 @@ BINDING = REQUESTS["bindings"]
 
 
 def affected_count(kind: str, request: tuple[str, str]) -> int:
-    faults = RequestFaults(1, CONTROLLER_FAULTS)
+    faults = RequestFaults(1)
     faults.turn_on(kind, 0.5)
     return sum(faults.choose(*request) is not None for _ in range(1000))
 
 
 def test_a_fault_affects_only_a_share_of_the_requests_of_its_target() -> None:
     for target in TARGETS:
-        kind = next(kind for kind, fault in CONTROLLER_FAULTS.items() if fault.target == target)
+        kind = next(kind for kind, fault in REQUEST_FAULTS.items() if fault.target == target)
         counts = {name: affected_count(kind, request) for name, request in {**REQUESTS, "other": OTHER}.items()}
         assert {name for name, count in counts.items() if count} == {target}
         assert 250 < counts[target] < 450, target
