@@ -51,7 +51,7 @@ def check(figures: dict[str, Any]) -> None:
         assert program["probes"] > program["probes_failed"] == 0
     other = figures["other"]
     assert other["jobs"] == other["succeeded"] > 0
-    assert other["admitted"]["max"] > 0, "one of them was a gang"
+    assert other["gang_started"]["max"] > 0, "one of them was a gang"
     assert figures["hostile"]["connections"] > 0
     assert figures["dashboard"]["visits"] > 0
     assert figures["reports"]["200"] > 0

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -30,14 +29,15 @@ from typing import Any
 
 from bench.usage import cpu_seconds
 from lab import command
-from lab.attack import connections, dashboard, reports, tenant
+from lab.attack import connections, dashboard, reports, tenant, victim
 from lab.attack.connections import Target
 from lab.attack.helpers import running_helpers
 from lab.attack.monitor import ApiserverMonitor, Monitor
 from lab.attack.stage import CPUS, HOSTILE, OTHER, TENANTS, Stage, open_stage, token_of, tokens_of_account
 from lab.attack.tenant import Amounts
-from lab.attack.victim import Job, Victim
 from lab.command import Interval, Patience, Settings, progress, variable
+from lab.injection import REQUEST_ERRORS
+from lab.submitted import SubmittedJobs
 from localcluster.api import Api
 from localcluster.programs import APISERVER
 
@@ -77,7 +77,7 @@ class AttackSettings(Settings):
 
 def play(stage: Stage, settings: AttackSettings) -> dict[str, Any]:
     """Runs the attack and returns the figures."""
-    victim = Victim(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
+    jobs = SubmittedJobs(Api.from_kubeconfig(stage.plane.kubeconfig_of(TENANTS[OTHER])), OTHER)
     monitors = [Monitor(stage.api, program) for program in stage.programs]
     apiserver = ApiserverMonitor(stage.api)
     person = dashboard.Person(stage.dashboard_url, token_of(stage.plane, TENANTS[OTHER]))
@@ -100,15 +100,15 @@ def play(stage: Stage, settings: AttackSettings) -> dict[str, Any]:
         attackers.start("dashboard", dashboard.attack, stage.dashboard_url, tokens, settings.scaled(dashboard.STREAMS))
         for monitor in (*monitors, apiserver):
             open_.enter_context(monitor)
-        victim.start()
-        open_.callback(victim.stop)
+        jobs.start()
+        open_.callback(jobs.stop)
         begin = time.monotonic()
         apiserver_seconds = _apiserver_seconds(stage)
-        _drive(victim, monitors, is_complete, settings, begin)
+        _drive(jobs, monitors, is_complete, settings, begin)
         seconds = time.monotonic() - begin
         apiserver_seconds = _apiserver_seconds(stage) - apiserver_seconds
         load, patience = os.getloadavg(), Patience(_PATIENCE_SECONDS)
-        while not victim.is_done and not patience.is_over(None):
+        while jobs.unfinished and not patience.is_over(None):
             time.sleep(_POLL_SECONDS)
         programs = {monitor.name: monitor.figures(seconds) for monitor in monitors}
         broken = long.broken(settings.start_seconds)
@@ -117,7 +117,7 @@ def play(stage: Stage, settings: AttackSettings) -> dict[str, Any]:
         hostile = attackers.end()
     broken += person.broken(settings.start_seconds)
     broken += [f"the helper process {name} ended early" for name, figures in hostile.items() if not figures]
-    broken += _broken_jobs(victim, settings)
+    broken += victim.broken(jobs, settings.start_seconds)
     return {
         "seconds": round(seconds),
         "size": settings.size,
@@ -128,7 +128,7 @@ def play(stage: Stage, settings: AttackSettings) -> dict[str, Any]:
         **programs,
         "dashboard": programs["dashboard"] | person.figures(),
         "reports": long.figures(),
-        "other": _figures(list(victim.jobs.values())),
+        "other": victim.figures(jobs),
         "hostile": {name: count for figures in hostile.values() for name, count in figures.items()},
         "hostile_reports": loud.figures(),
         "broken": broken,
@@ -141,7 +141,7 @@ def _apiserver_seconds(stage: Stage) -> float:
 
 
 def _drive(
-    victim: Victim, monitors: Sequence[Monitor], is_complete: Event, settings: AttackSettings, begin: float
+    jobs: SubmittedJobs, monitors: Sequence[Monitor], is_complete: Event, settings: AttackSettings, begin: float
 ) -> None:
     """Creates jobs on schedule, for longer if the attack is not complete; returns early when a program has ended."""
     number, shows = 0, Interval(_SHOW_SECONDS)
@@ -150,44 +150,17 @@ def _drive(
         if not all(monitor.is_alive for monitor in monitors):
             return
         if seconds >= number * settings.every_seconds:
-            victim.submit(number)
+            # A job that is refused stays unfinished.
+            with contextlib.suppress(*REQUEST_ERRORS):
+                jobs.submit(victim.small_job(number))
             number += 1
         if shows.is_due():
-            times = [job.started for job in list(victim.jobs.values()) if job.started is not None]
+            times = jobs.start_seconds.values()
             other = f"{number} jobs, {len(times)} started, after {max(times, default=0.0):.1f} s at most"
             figures = {monitor.name: monitor.figures(max(seconds, 1.0)) for monitor in monitors}
             programs = ", ".join(f"{name} {figure['peak_resident_mb']:.0f} MB" for name, figure in figures.items())
             progress(f"{seconds:5.0f} s  load {os.getloadavg()[0]:.1f}  {programs}; {other}")
         time.sleep(_POLL_SECONDS)
-
-
-def _broken_jobs(victim: Victim, settings: AttackSettings) -> list[str]:
-    broken = [f"refused: {line}" for line in victim.refused]
-    for name, job in victim.jobs.items():
-        if job.started is None:
-            broken.append(f"{name} did not start")
-        elif job.started > settings.start_seconds:
-            broken.append(f"{name} started after {job.started:.1f} s: {job.times}")
-        if job.outcome != "succeeded":
-            broken.append(f"{name} ended as {job.outcome or 'nothing'}")
-    return broken
-
-
-def _figures(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Returns the figures; times are medians and maxima in seconds."""
-    figures: dict[str, Any] = {"jobs": len(jobs), "succeeded": sum(job.outcome == "succeeded" for job in jobs)}
-    for event in ("created", "watched", "first_child", "all_pods", "admitted", "ended"):
-        figures |= _times(event, [job.times[event] for job in jobs if event in job.times])
-    figures |= _times("started", [job.started for job in jobs if job.started is not None])
-    for kind in ("tfjob", "gang", "trainjob"):
-        times = [job.started for job in jobs if job.kind == kind and job.started is not None]
-        figures |= _times(f"{kind}_started", times)
-    return figures
-
-
-def _times(name: str, times: Sequence[float]) -> dict[str, Any]:
-    """Returns the median and the maximum; nothing without times."""
-    return {name: {"p50": round(statistics.median(times), 2), "max": round(max(times), 2)}} if times else {}
 
 
 def run() -> bool:
