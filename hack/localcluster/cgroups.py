@@ -64,23 +64,6 @@ def _fill_cpuset(folder: Path) -> None:
             own.write_text((folder.parent / name).read_text())
 
 
-def limit_memory(group: str, limit_bytes: int, pid: int) -> None:
-    """Adds a process to an existing group; the kernel kills it when the group's memory exceeds the limit.
-
-    Raises OSError if this user may not do that.
-    """
-    folder, name = (MOUNT, "memory.max") if is_unified() else (MOUNT / "memory", "memory.limit_in_bytes")
-    (folder / group / name).write_text(str(limit_bytes))
-    (folder / group / "cgroup.procs").write_text(str(pid))
-
-
-def memory_kills(group: str) -> int:
-    """Returns how often the kernel has killed a process of the group for lack of memory."""
-    folder, name = (MOUNT, "memory.events") if is_unified() else (MOUNT / "memory", "memory.oom_control")
-    lines = (folder / group / name).read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-
-
 def processes(group: str) -> set[int]:
     """Returns the ids of all processes in the group and below it, as this machine numbers them."""
     found: set[int] = set()

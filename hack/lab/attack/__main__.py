@@ -1,12 +1,12 @@
 """`make attack`: all attacks of a tenant on controller, progress server, gang scheduler and dashboard at once.
 
-It has its own control plane with fake nodes; the programs run as shipped, with their memory limits and leader election
-(`stage`). A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API server accepts
-(`tenant`), opens connections to all ports (`connections`), reports (`reports`), and uses the dashboard (`dashboard`).
-Another tenant creates a small job every 10 s, has a job that runs and reports all the time, and has the dashboard open.
-Progress goes to standard error; the last line on standard output is JSON with all figures. Exit code 1 if a program
-ended, lost its lease or failed a probe, or if a job of the other tenant started late, was evicted, had a report refused
-or did not succeed; the lines before it name the violated limits.
+It has its own control plane with fake nodes; the programs run as shipped, with leader election (`stage`), and must
+keep to their memory limits. A tenant who may edit one namespace writes the worst jobs, Gangs and pods that the API
+server accepts (`tenant`), opens connections to all ports (`connections`), reports (`reports`), and uses the dashboard
+(`dashboard`). Another tenant creates a small job every 10 s, has a job that runs and reports all the time, and has the
+dashboard open. Progress goes to standard error; the last line on standard output is JSON with all figures. Exit code 1
+if a program ended, used more memory than its limit, lost its lease or failed a probe, or if a job of the other tenant
+started late, was evicted, had a report refused or did not succeed; the lines before it name the violated limits.
 
 ATTACK_SECONDS  how long, 600
 ATTACK_EVERY    seconds from one job of the other tenant to the next, 10
@@ -143,11 +143,14 @@ def _apiserver_seconds(stage: Stage) -> float:
 def _drive(
     jobs: SubmittedJobs, monitors: Sequence[Monitor], is_complete: Event, settings: AttackSettings, begin: float
 ) -> None:
-    """Creates jobs on schedule, for longer if the attack is not complete; returns early when a program has ended."""
+    """Creates jobs on schedule, for longer if the attack is not complete.
+
+    Returns early when a program has ended or has exceeded its memory limit.
+    """
     number, shows = 0, Interval(_SHOW_SECONDS)
     longest = settings.seconds + _EXTRA_SECONDS
     while (seconds := time.monotonic() - begin) < (settings.seconds if is_complete.is_set() else longest):
-        if not all(monitor.is_alive for monitor in monitors):
+        if not all(monitor.is_alive and monitor.is_within_limit for monitor in monitors):
             return
         if seconds >= number * settings.every_seconds:
             # A job that is refused stays unfinished.

@@ -9,6 +9,7 @@ from typing import Any
 
 import urllib3
 
+from bench import usage
 from lab.attack.stage import Attacked
 from lab.background import Background
 from localcluster.api import Api, RefusedError
@@ -25,15 +26,17 @@ class Monitor(Background):
     def __init__(self, api: Api, program: Attacked) -> None:
         super().__init__(self._watch, join_seconds=2 * PROBE_SECONDS)
         self.name, self.is_alive = program.name, True
-        self._api, self._program, self._limit = api, program, program.limit
+        self._api, self._program = api, program
+        self._peak_bytes, self._cpu_seconds = 0, 0.0
         self._leases: list[tuple[str, int]] = []
         self._renewal_max_seconds = self._probe_max_seconds = 0.0
         self._probes = self._probes_failed = self._metrics_failed = 0
 
     def figures(self, seconds: float) -> dict[str, Any]:
         return {
-            **self._limit.figures(),
-            "cpu_cores": round(self._limit.cpu_seconds / seconds, 2),
+            "limit_mb": round(self._program.limit_bytes / 1e6),
+            "peak_resident_mb": round(self._peak_bytes / 1e6, 1),
+            "cpu_cores": round(self._cpu_seconds / seconds, 2),
             "is_alive": self.is_alive,
             "leases": len(self._leases),
             "renewal_max_seconds": round(self._renewal_max_seconds, 1),
@@ -47,17 +50,21 @@ class Monitor(Background):
         """Returns the limits that are violated."""
         bounds = {
             "has ended": not self.is_alive,
-            "was killed for exceeding its memory limit": self._limit.kills > 0,
-            "used more memory than its limit": self._limit.peak_bytes > self._limit.limit_bytes,
+            "used more memory than its limit": not self.is_within_limit,
             "lost its lease": len(self._leases) != bool(self._program.lease),
             "did not answer probes in time": self._probes_failed > 0,
             f"took longer than {probe_seconds:g} s for a probe": self._probe_max_seconds > probe_seconds,
         }
         return [f"{self.name} {text}" for text, is_broken in bounds.items() if is_broken]
 
+    @property
+    def is_within_limit(self) -> bool:
+        return self._peak_bytes <= self._program.limit_bytes
+
     def _watch(self) -> None:
         for _ in self.ticks(_POLL_SECONDS):
-            self.is_alive = self.is_alive and self._limit.is_alive and self._limit.peak_bytes > 0
+            self.is_alive = self.is_alive and self._program.is_alive
+            self._measure()
             begin = time.monotonic()
             self._probes_failed += not _is_answered(self._program.url(PROBES, "/healthz"))
             self._probe_max_seconds = max(self._probe_max_seconds, time.monotonic() - begin)
@@ -67,6 +74,12 @@ class Monitor(Background):
             if self._program.lease:
                 with contextlib.suppress(RefusedError, urllib3.exceptions.HTTPError):
                     self._look_at_lease()
+
+    def _measure(self) -> None:
+        """Reads the peak of the resident set and the CPU time, which remain known after the end of the program."""
+        pid = self._program.identity.pid
+        with contextlib.suppress(OSError, StopIteration, IndexError):
+            self._peak_bytes, self._cpu_seconds = usage.peak_resident_bytes(pid), usage.cpu_seconds(pid)
 
     def _look_at_lease(self) -> None:
         spec = self._api.get(self._program.lease)["spec"]

@@ -1,10 +1,10 @@
 """The test environment: a control plane with fake nodes; controller, gang scheduler and its kube-scheduler as shipped,
 and the dashboard.
 
-Both programs use leader election with default times, and have their shipped memory limits and the rights and priority
-of a service account at the API server. The extender serves TLS, since only then can a tenant reach its port. The
-hostile namespace has the quota that docs/security.md requires: half of the cluster. The API server processes one write
-of each tenant at a time, as docs/security.md recommends.
+Both programs use leader election with default times, and have the rights and priority of a service account at the API
+server. The extender serves TLS, since only then can a tenant reach its port. The hostile namespace has the quota that
+docs/security.md requires: half of the cluster. The API server processes one write of each tenant at a time, as
+docs/security.md recommends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 
 import yaml
 
-from lab.attack.limits import MIB, Limited, limited
 from lab.attack.victim import RUN_SECONDS
 from lab.clusters import fake_cluster
 from lab.command import wait
@@ -31,11 +30,13 @@ from localcluster import ports, process
 from localcluster.api import Api
 from localcluster.certificates import of_loopback
 from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import by_annotations
 from localcluster.gangscheduler import GangScheduler
 from localcluster.ourprogram import METRICS, PROBES, OurProgram
 from localcluster.podstatus import Outcome
+from localcluster.process import Identity
 from localcluster.program import HACK
 from localcluster.programs import LOOPBACK, Options, User
 
@@ -45,6 +46,7 @@ LONG = "long"
 URGENT, URGENT_PRIORITY = "urgent", 1000
 CPUS = 16
 NODE: Mapping[str, str] = {"cpu": str(CPUS), "memory": "64Gi", "ephemeral-storage": "64Gi", "pods": "110"}
+MIB = 1 << 20
 # The limits of the Deployments in manifests/base.
 CONTROLLER_BYTES, EXTENDER_BYTES = 512 * MIB, 1024 * MIB
 # That of manifests/components/dashboard.
@@ -76,17 +78,22 @@ TENANTS: Mapping[str, User] = {name: _account(name, "tenant") for name in (HOSTI
 class Attacked:
     """A program under attack, with the ports of its servers without TLS by name, and those with TLS.
 
-    `lease` is the path of the Lease that it holds; empty if it needs none.
+    `limit_bytes` bounds its resident set. `lease` is the path of the Lease that it holds; empty if it needs none.
     """
 
     name: str
-    limit: Limited
+    identity: Identity
+    limit_bytes: int
     plain: Mapping[str, int]
     tls: Sequence[int]
     lease: str = ""
 
     def url(self, server: str, path: str) -> str:
         return f"http://{LOOPBACK}:{self.plain[server]}{path}"
+
+    @property
+    def is_alive(self) -> bool:
+        return process.is_alive(self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +209,12 @@ def _extender(plane: ControlPlane, server: KeyPair, client: KeyPair) -> Iterator
         extender = extender_beside(plane, port, probes, *flags, kubeconfig=kubeconfig, more_served=more)
         extender.start()
         try:
-            with (
-                limited("extender", extender.identity, EXTENDER_BYTES) as limit,
-                GangScheduler(
-                    plane, f"https://{LOOPBACK}:{port}", leader_election=LEADER_ELECTION, extender_tls=tls
-                ) as scheduler,
-            ):
+            url = f"https://{LOOPBACK}:{port}"
+            with GangScheduler(plane, url, leader_election=LEADER_ELECTION, extender_tls=tls) as scheduler:
                 extender.wait_ready()
-                plain = {PROBES: probes, METRICS: metrics}
-                yield Attacked("extender", limit, plain, (port, scheduler.port), lease_path(GANG_LEASE))
+                servers, tls_ports = {PROBES: probes, METRICS: metrics}, (port, scheduler.port)
+                identity = _identity(extender)
+                yield Attacked("extender", identity, EXTENDER_BYTES, servers, tls_ports, lease_path(GANG_LEASE))
         finally:
             extender.kill()
 
@@ -231,9 +235,9 @@ def _controller(plane: ControlPlane) -> Iterator[Attacked]:
         controller = OurProgram("run", kubeconfig, served, *flags, log=log, mark=plane.folder)
         controller.start()
         try:
-            with limited("controller", controller.identity, CONTROLLER_BYTES) as limit:
-                controller.wait_ready()
-                yield Attacked("controller", limit, served, (reports,), lease_path(CONTROLLER_LEASE, SYSTEM))
+            controller.wait_ready()
+            identity, lease = _identity(controller), lease_path(CONTROLLER_LEASE, SYSTEM)
+            yield Attacked("controller", identity, CONTROLLER_BYTES, served, (reports,), lease)
         finally:
             controller.end(grace_seconds=_STOP_SECONDS)
 
@@ -256,11 +260,16 @@ def _dashboard(plane: ControlPlane, server: KeyPair) -> Iterator[Attacked]:
         argv = [sys.executable, "-m", "tfjob_controller", "dashboard", *(f"--{k}={v}" for k, v in flags.items())]
         identity = process.spawn(argv, log=plane.logs / "dashboard.log", mark=plane.folder)
         try:
-            with limited("dashboard", identity, DASHBOARD_BYTES) as limit:
-                wait(lambda: _is_open(port), "the dashboard did not become ready")
-                yield Attacked("dashboard", limit, {PROBES: probes}, (port,))
+            wait(lambda: _is_open(port), "the dashboard did not become ready")
+            yield Attacked("dashboard", identity, DASHBOARD_BYTES, {PROBES: probes}, (port,))
         finally:
             process.end([identity], grace_seconds=_STOP_SECONDS)
+
+
+def _identity(program: OurProgram) -> Identity:
+    if program.identity is None:
+        raise LocalClusterError("a program under attack does not run")
+    return program.identity
 
 
 def _is_open(port: int) -> bool:

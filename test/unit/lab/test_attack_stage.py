@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from lab.attack.limits import MIB
-from lab.attack.stage import CONTROLLER_BYTES, DASHBOARD_BYTES, EXTENDER_BYTES
+from lab.attack.stage import CONTROLLER_BYTES, DASHBOARD_BYTES, EXTENDER_BYTES, MIB
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 UNITS = {"Mi": MIB, "Gi": 1024 * MIB}
