@@ -10,7 +10,6 @@ CHAOS_JOBS      number of jobs, 50
 CHAOS_SEED      seed of all random choices; by default random
 CHAOS_PARALLEL  number of jobs that run at the same time, 8
 CHAOS_KINDS     kinds of kills (lab.checkpoints.plan.KILLS), separated by commas; by default all
-CHAOS_MINUTES   minutes after which no more kills happen and no more jobs are created; by default no limit
 CHAOS_PATIENCE  seconds without progress after which a job counts as stuck, 300
 """
 
@@ -20,7 +19,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,32 +59,24 @@ class Run:
         with self._auditor:
             self._play_stories()
             self._auditor.look()
-            final = sum(self._is_last_saved(plan.name) for plan in self._plans)
             used = [plan for plan in self._plans if self._auditor.newest(plan.name) is not None]
-            left = sum(self._auditor.leftovers(plan.name) for plan in used)
             for plan in used:
                 self._auditor.judge_end(plan.name)
             progress("all jobs have ended; a further save to each storage removes what is old")
             with ThreadPoolExecutor(_SWEEPS_AT_ONCE) as sweeps:
                 self._await_all([sweeps.submit(self._sweep, plan) for plan in used])
-        return self._result(left, final)
+        return self._result()
 
     def _play_stories(self) -> None:
         tally, parallel, patience = self._tally, self._settings.parallel, self._settings.patience_seconds
-        limit = threading.Timer(self._settings.minutes * 60, tally.no_more.set)
         with Repeated(_SHOW_SECONDS, self._show), ThreadPoolExecutor(parallel) as jobs:
             stories = [Story(plan, self._stage, self._auditor, tally, patience) for plan in self._plans]
             plays = [jobs.submit(story.play) for story in stories]
-            if self._settings.minutes:
-                limit.start()
             try:
                 self._await_all(plays)
             except BaseException:
-                tally.no_more.set()
                 tally.interrupted.set()
                 raise
-            finally:
-                limit.cancel()
 
     def _await_all(self, plays: Sequence[Future[None]]) -> None:
         for play in plays:
@@ -100,10 +90,6 @@ class Run:
         pod = self._stage.pod(pod_name)
         if pod is not None:
             self._auditor.judge_restore(job, step, _restore_began(pod))
-
-    def _is_last_saved(self, job: str) -> bool:
-        newest = self._auditor.newest(job)
-        return newest is not None and newest.step == self._stage.reports.job(job).last_step
 
     def _sweep(self, plan: JobPlan) -> None:
         """Saves one more checkpoint, and judges what is left."""
@@ -129,7 +115,7 @@ class Run:
             f"{len(self._auditor.violations)} violations"
         )
 
-    def _result(self, left: int, final: int) -> dict[str, Any]:
+    def _result(self) -> dict[str, Any]:
         for violation in self._auditor.violations:
             progress(f"violation: {violation}")
         tally, reported = self._tally, self._stage.reports.jobs().values()
@@ -140,12 +126,9 @@ class Run:
             "kills_missed": dict(sorted(tally.missed.items())),
             "jobs": tally.jobs["created"],
             "jobs_succeeded": tally.jobs["succeeded"],
-            "jobs_with_last_checkpoint": final,
             "programs_begun": sum(job.begins for job in reported),
             "restores": sum(job.restores for job in reported),
             "checkpoints_saved": self._auditor.saved,
-            "steps_twice": sum(job.steps_twice for job in reported),
-            "files_of_killed_uploads": left,
             "requests_refused": self._stage.bucket.refused,
             "seed": self._settings.seed,
             "seconds": round(time.monotonic() - self._begin, 1),

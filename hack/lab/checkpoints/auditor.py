@@ -113,14 +113,6 @@ class Auditor(Background):
         if left := [name for name in files if name.startswith("data/") and name not in owned]:
             self.report("kept", job, f"{len(left)} files belong to no checkpoint: {left[:3]}")
 
-    def leftovers(self, job: str) -> int:
-        """The number of files that belong to no checkpoint."""
-        files = self._readers[job].listing(job).get(job, {})
-        ids = [match[3] for name in files if (match := _MANIFEST.fullmatch(name))]
-        return sum(
-            name.startswith("data/") and not any(f"/{upload_id}/" in name for upload_id in ids) for name in files
-        )
-
     def _run(self) -> None:
         for _ in self.ticks(_POLL_SECONDS):
             try:

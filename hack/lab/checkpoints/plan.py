@@ -28,15 +28,12 @@ _ONLY_BUCKET = {STORAGE}
 
 @dataclass(frozen=True)
 class CheckpointSettings(Settings):
-    """`minutes` is when no more kills happen and no more jobs are created; 0 for no limit."""
-
     seed: int = seed_variable("CHAOS_SEED")
     jobs: int = variable("CHAOS_JOBS", 50, may_be_zero=False)
     kills: int = variable("CHAOS_KILLS", 200)
     parallel: int = variable("CHAOS_PARALLEL", 8, may_be_zero=False)
     kinds: tuple[str, ...] = kinds_variable(KILLS, "kills")
     patience_seconds: float = variable("CHAOS_PATIENCE", 300.0)
-    minutes: float = variable("CHAOS_MINUTES", 0.0)
 
 
 @dataclass(frozen=True, slots=True)

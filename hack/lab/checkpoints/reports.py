@@ -26,7 +26,6 @@ class Reported:
     last_step: int = 0
     """The highest step of all programs."""
     steps_since_begin: int = 0
-    steps_twice: int = 0
     has_ended: bool = False
     may_end: bool = False
     problems: list[str] = field(default_factory=list)
@@ -64,7 +63,6 @@ class Reports:
                 job.pod, job.steps_since_begin, job.began_at = pod, 0, time.time()
                 job.begins += 1
                 job.restores += int(fields["step"]) > 0
-                job.steps_twice += max(0, job.last_step - int(fields["step"]))
                 # What a later program repeats is counted from where this one begins.
                 job.last_step = int(fields["step"])
             elif what != "began" and pod == job.pod:

@@ -48,14 +48,11 @@ _RESTARTS = {PROGRAM, POD, POD_AT_ONCE, NODE}
 
 
 class Tally:
-    """What has happened in the run. `count` is thread-safe.
-
-    `no_more` is set when no more kills happen and no more jobs are created, and `interrupted` after an error too.
-    """
+    """What has happened in the run. `count` is thread-safe. `interrupted` is set after an error."""
 
     def __init__(self) -> None:
         self.kills, self.missed, self.jobs = Counter[str](), Counter[str](), Counter[str]()
-        self.no_more, self.interrupted = threading.Event(), threading.Event()
+        self.interrupted = threading.Event()
         self._lock = threading.Lock()
 
     def count(self, counter: Counter[str], key: str) -> None:
@@ -77,12 +74,12 @@ class Story:
 
     def play(self) -> None:
         """Runs the job to its end; violations go to the auditor."""
-        if self.tally.no_more.is_set():
+        if self.tally.interrupted.is_set():
             return
         self.stage.submit(self.plan)
         self.tally.count(self.tally.jobs, "created")
         for kill in self.plan.kills:
-            if self.tally.no_more.is_set() or not self._await_progress(kill):
+            if not self._await_progress(kill):
                 break
             begins = self._job.begins
             happened = self._kill(kill)
@@ -115,8 +112,7 @@ class Story:
             newest = self.auditor.newest(self.plan.name)
             return not has_to_save or (newest is not None and newest.seen_at > job.began_at)
 
-        is_over = self.tally.no_more.is_set
-        return self._wait(lambda: is_time() or is_over()) and not is_over() and not self._has_ended()
+        return self._wait(is_time) and not self._has_ended()
 
     def _wait(self, condition: Callable[[], bool]) -> bool:
         """Waits until the condition holds or the job has ended; returns False after the patience."""

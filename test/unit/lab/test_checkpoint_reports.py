@@ -9,7 +9,7 @@ from lab.checkpoints.reports import Reports
 from lab.checkpoints.storages import REPORTS, Bucket
 
 
-def test_steps_that_a_later_program_repeats_are_counted_once() -> None:
+def test_a_later_program_begins_once_and_reports_of_an_earlier_one_no_longer_count() -> None:
     began: list[tuple[str, str, int]] = []
     reports = Reports(lambda *of: began.append(of))
     with Bucket("127.0.0.1", reports.receive) as bucket:
@@ -27,7 +27,7 @@ def test_steps_that_a_later_program_repeats_are_counted_once() -> None:
         report("step", "one", 9)
         report("step", "two", 4)
         job = reports.job("a")
-        assert (job.begins, job.restores, job.steps_twice, job.last_step) == (2, 1, 2, 4)
+        assert (job.begins, job.restores, job.last_step) == (2, 1, 4)
         assert began == [("a", "one", 0), ("a", "two", 3)]
         job.may_end = True
         assert report("ended", "two", 6)
