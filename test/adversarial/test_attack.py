@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers import labcommand
 from lab.attack import dashboard, tenant
 from localcluster import stack
 
 pytestmark = pytest.mark.cluster
 
-ROOT = Path(__file__).resolve().parents[2]
 # Machines are shared and noisy: a job that starts after ATTACK_START is delayed by more than they explain. Beside the
 # other tests, an Indexed Job without any operator has taken 35 s.
 SMALL = {
@@ -34,11 +30,7 @@ def attack(settings: Mapping[str, str], seconds: float) -> dict[str, Any]:
     """Runs it and returns the figures."""
     if stack.existing_kubeconfig() is not None:
         pytest.skip("attacks a control plane of its own: unset KUBECONFIG")
-    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT / "hack")}
-    command = [sys.executable, "-m", "lab.attack"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
-    assert done.returncode == 0, done.stderr + done.stdout
-    figures: dict[str, Any] = json.loads(done.stdout)
+    (figures,) = labcommand.play("lab.attack", settings, seconds)
     return figures
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers import labcommand
 from lab.chaos import REQUIRED_ZERO
 
-ROOT = Path(__file__).resolve().parents[2]
 # Without those after which nobody leads or serves for a while: a small run would do little else.
 KINDS = (
     "creates 500,creates unanswered,deletes lost,statuses 409,statuses unanswered,watches 410,lists 429,leases late,"
@@ -29,17 +24,7 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.timeout(400)]
 def play(module: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """Runs a command and returns its JSON line; no auditor has seen a violation."""
     # A run beside other tests says nothing of speed.
-    of_test = {"AUDIT_SHARE_OF_MACHINE": "1", "PYTHONPATH": str(ROOT / "hack")}
-    done = subprocess.run(
-        [sys.executable, "-m", module],
-        env={**os.environ, **SMALL, **variables, **of_test},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=380,
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    (result,) = labcommand.play(module, {**SMALL, **variables, "AUDIT_SHARE_OF_MACHINE": "1"}, 380)
     assert {name: result[name] for name in REQUIRED_ZERO} == dict.fromkeys(REQUIRED_ZERO, 0)
     assert (result["seed"], result["violations"]) == (3, [])
     assert result["faults"] == sum(result["faults_by_kind"].values()) >= 12

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers import labcommand
+
 SMALL = {
     "SOAK_MINUTES": "0.1",
     "SOAK_EVERY": "1.5",
@@ -29,12 +26,7 @@ NAMES = [f"soak_{program}_{figure}" for program, figures in PROGRAMS.items() for
 @pytest.mark.cluster
 def test_jobs_come_and_go_and_nothing_of_them_is_left(tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
-    environment = {**os.environ, **SMALL, "SOAK_SAMPLES": str(samples), "PYTHONPATH": str(ROOT / "hack")}
-    done = subprocess.run(
-        [sys.executable, "-m", "lab.soak"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    *figures, rest, jobs = [json.loads(line) for line in done.stdout.splitlines()]
+    *figures, rest, jobs = labcommand.play("lab.soak", {**SMALL, "SOAK_SAMPLES": str(samples)}, 280)
     assert [figure["name"] for figure in figures] == NAMES
     assert all(figure["too_short"] for figure in figures), "nobody should take it for a measurement"
     assert (rest["value"], rest["ok"]) == (0, True)
