@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -141,6 +142,8 @@ def show_result(result: Mapping[str, Any]) -> None:
 
 def main(name: str, description: str | None, run: Callable[[], bool]) -> int:
     """Runs a command without arguments; returns 0 if it is successful, 1 if it is not, and 2 after an error."""
+    # Everything that was started is ended, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if sys.argv[1:]:
             raise ValueError(f"takes no arguments: variables determine what it does\n{description}")

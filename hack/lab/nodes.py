@@ -22,7 +22,6 @@ import os
 import random
 import secrets
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -130,8 +129,6 @@ def result_of(settings: NodeSettings, scratch: Path) -> dict[str, Any]:
 
 def run() -> bool:
     """Runs the command; returns whether all is well."""
-    # Everything that was started is ended, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = NodeSettings.of(os.environ)
     progress(f"repeat with: make chaos CHAOS_NODES={NODES} {settings.variables}")
     scratch = Path(tempfile.mkdtemp(prefix="chaos-nodes-"))

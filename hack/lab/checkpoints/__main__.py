@@ -16,7 +16,6 @@ CHAOS_PATIENCE  seconds without progress after which a job counts as stuck, 300
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -146,8 +145,6 @@ def _restore_began(pod: Mapping[str, Any]) -> float:
 
 def play() -> bool:
     """Runs the command; returns whether there were no violations."""
-    # Everything that was started is ended, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = CheckpointSettings.of(os.environ)
     progress(f"repeat with: make chaos-checkpoint {settings.variables}")
     with (
