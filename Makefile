@@ -141,7 +141,7 @@ chaos: $(READY) ## Inject 1,000 faults while jobs and gangs run, with auditors; 
 	@$(PY) -m lab.$(if $(CHAOS_NODES),nodes,chaos)
 
 .PHONY: chaos-gang
-chaos-gang: $(READY) ## Inject 400 faults of gang scheduling while 200 gangs run, with auditors; CHAOS_FAULTS=30 CHAOS_JOBS=30 for a small run
+chaos-gang: $(READY) ## Inject 400 faults of gang scheduling while 400 gangs run, with auditors; CHAOS_FAULTS=30 CHAOS_JOBS=30 for a small run
 	@$(PY) -m lab.gangs
 
 .PHONY: chaos-checkpoint

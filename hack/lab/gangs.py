@@ -5,7 +5,7 @@ namespace and a quota, and one of them has two gangs of three. Urgent gangs pree
 capacity, and elastic ones shrink and grow. The variables are those of `make chaos`, with these defaults:
 
 CHAOS_FAULTS    number of faults, 400
-CHAOS_JOBS      number of gangs, 200
+CHAOS_JOBS      number of gangs, 400
 CHAOS_MEAN      mean seconds between faults, 1.5
 CHAOS_KINDS     kinds of faults (lab.gangs.FAULTS), separated by commas; by default all
 """
@@ -64,18 +64,20 @@ def _as_gang(flavour: str) -> Callable[[random.Random], JobPlan]:
 
 
 def _large(rng: random.Random) -> JobPlan:
-    """Returns a job that takes up to a third of the cluster."""
-    seconds = rng.uniform(2.0, 8.0)
-    parts = [Part("MASTER", 1, seconds), Part("WORKER", rng.randint(12, 49), seconds * 0.8)]
-    return JobPlan(TFJOB, parts, is_gang=True, cpu="1")
+    """Returns a job that takes up to two thirds of the cluster; a few of them leave no place for others."""
+    seconds = rng.uniform(4.0, 12.0)
+    parts = [Part("MASTER", 1, seconds), Part("WORKER", rng.randint(8, 24), seconds * 0.8)]
+    return JobPlan(TFJOB, parts, is_gang=True, cpu=rng.choice(("2", "4")))
 
 
 def _urgent(rng: random.Random) -> JobPlan:
     return replace(_large(rng), is_urgent=True)
 
 
+# A deadline would pass while a gang waits, and what `cleanPodPolicy: None` keeps would hold the capacity of its gang.
+_NO_GANGS = ("deadline", "master")
 GANG_FLAVOURS: Flavours = {
-    **{name: (weight, _as_gang(name)) for name, (weight, _) in FLAVOURS.items() if name != "deadline"},
+    **{name: (weight, _as_gang(name)) for name, (weight, _) in FLAVOURS.items() if name not in _NO_GANGS},
     "large": (5, _large),
     "urgent": (5, _urgent),
 }
@@ -84,7 +86,7 @@ GANG_FLAVOURS: Flavours = {
 @dataclass(frozen=True)
 class GangSettings(ChaosSettings):
     faults: int = variable("CHAOS_FAULTS", 400)
-    jobs: int = variable("CHAOS_JOBS", 200)
+    jobs: int = variable("CHAOS_JOBS", 400)
     mean_seconds: float = variable("CHAOS_MEAN", 1.5)
     kinds: tuple[str, ...] = kinds_variable(FAULTS)
 

@@ -18,14 +18,14 @@ def test_the_same_seed_produces_the_same_gangs() -> None:
 
 def test_all_jobs_are_gangs_of_two_tenants_and_of_all_sizes() -> None:
     sizes = [sum(part.count for part in plan.parts) for plan in PLANS]
-    assert (min(sizes), max(sizes)) == (1, 50)
+    assert (min(sizes), max(sizes)) == (1, 25)
     assert all(plan.is_gang for plan in PLANS)
     assert [plan.namespace for plan in PLANS].count(TENANT) * 2 == [plan.namespace for plan in PLANS].count(NAMESPACE)
 
 
 def test_an_urgent_gang_has_a_priority_and_the_class_that_permits_it() -> None:
     urgent = [plan for plan in PLANS if plan.is_urgent]
-    assert 0 < len(urgent) < len(PLANS) // 5
+    assert 0 < len(urgent) < len(PLANS) // 4
     spec = manifest(urgent[0])["spec"]
     classes = {replica["template"]["spec"]["priorityClassName"] for replica in spec["replicaSpecs"]}
     assert (spec["gang"], classes) == ({"enabled": True, "priority": 10}, {URGENT})
