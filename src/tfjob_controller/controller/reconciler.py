@@ -23,9 +23,9 @@ The response to each write is put into the cache at once, so the next sync sees 
 request. A status that differs only in counts is delayed (reporter.py).
 
 A watch whose connection is half open delivers nothing, so the cache may not show yet that a job is being deleted. The
-garbage collector deletes its children then, and each sync would recreate them. Therefore the API server is asked
-whether it has a newer state of the job before a child is recreated (client-go's `RecheckDeletionTimestamp`), and which pods a
-child Job has left that somebody else has deleted. A new job does not need these requests.
+garbage collector deletes its children then, and each sync would recreate them. Therefore the API server is asked for
+a newer state of the job before a child is recreated (client-go's `RecheckDeletionTimestamp`), and which pods a child
+Job has left that somebody else has deleted. A new job does not need these requests.
 
 While other jobs wait for a worker, a job whose children have just been created is queued again before its status is
 written: children have priority over statuses. The write is often not needed at all by then. A job that has written
