@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.common.status import JobCondition
-from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError, WaitTimeoutError
+from tfjob_controller.client.errors import (
+    NOT_FOUND_REASON,
+    ClientError,
+    JobDeletedError,
+    JobEndedError,
+    WaitTimeoutError,
+)
 from tfjob_controller.client.kinds import AnyJob, Snapshot, kind_of
 from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
@@ -197,12 +203,12 @@ class Job:
         raise ClientError(f"{self.namespace}/{self.name} keeps changing: scale it again in a moment")
 
     def suspend(self) -> Job:
-        """Delete its pods and keep the job; `resume` runs it again."""
-        return self._patched({"spec": {"suspend": True}})
+        """Delete its pods and keep the job; `resume` runs it again. Raises `JobEndedError`."""
+        return self._with_suspend(True)
 
     def resume(self) -> Job:
-        """Let a suspended job run again."""
-        return self._patched({"spec": {"suspend": False}})
+        """Let a suspended job run again. Raises `JobEndedError`."""
+        return self._with_suspend(False)
 
     def delete(self, wait: bool = False, timeout_seconds: float | None = None) -> None:
         """Delete that very job and all that belongs to it. With `wait`, return once the job no longer exists."""
@@ -244,6 +250,16 @@ class Job:
                     return False
                 raise
         return True
+
+    def _with_suspend(self, wanted: bool) -> Job:
+        seen = self.refresh().snapshot
+        if seen.has_ended:
+            how = "succeeded" if seen.has_succeeded else "failed"
+            what = "suspended" if wanted else "resumed"
+            raise JobEndedError(
+                f"{self.namespace}/{self.name} has {how}: a job that has ended cannot be {what}", seen.reason
+            )
+        return self if seen.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}})
 
     def _patched(self, change: dict[str, Any]) -> Job:
         with self._connection.client_errors(), self._deletion_errors():

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.client import Client, ClientError, tfjob, trainjob
-from tfjob_controller.client.errors import error_text
+from tfjob_controller.client.errors import JobEndedError, error_text
 from tfjob_controller.kube.errors import ApiError
 
 MISSING = ApiError(404, "NotFound", 'tfjobs.kubeflow.org "a" not found')
@@ -101,6 +101,16 @@ def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
     assert len(over(empty, unknown).jobs()) == 0
     with pytest.raises(ClientError, match="knows no TFJobs: `kubectl apply"):
         over(unknown).jobs(kind="tfjob")
+
+
+@pytest.mark.parametrize(("phase", "how"), [("Done", "succeeded"), ("Failed", "failed")])
+@pytest.mark.parametrize(("call", "what"), [("suspend", "suspended"), ("resume", "resumed")])
+def test_a_job_that_has_ended_cannot_be_suspended_or_resumed(phase: str, how: str, call: str, what: str) -> None:
+    manifest = {"metadata": {"name": "a", "namespace": "ns", "uid": "u"}, "spec": {"replicaSpecs": []}}
+    ended = msgspec.json.encode({**manifest, "status": {"phase": phase}})
+    job = over(msgspec.json.encode(manifest), ended).job("a", "tfjob")
+    with pytest.raises(JobEndedError, match=f"^ns/a has {how}: a job that has ended cannot be {what}$"):
+        getattr(job, call)()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tfjob_controller.client.errors import WaitTimeoutError
+from tfjob_controller.client.errors import JobEndedError, WaitTimeoutError
 from tfjob_controller.client.job import Job
 from tfjob_controller.kubectl.arguments import EXIT_FAILED, EXIT_TIMEOUT
 from tfjob_controller.kubectl.output import print_error
@@ -36,17 +36,15 @@ def resume(session: Session, parsed: Namespace) -> int:
 
 
 def _set_suspended(job: Job, wanted: bool) -> int:
-    done = "suspended" if wanted else "resumed"
-    if job.snapshot.has_ended:
-        how = "succeeded" if job.snapshot.has_succeeded else "failed"
-        print_error(f"{job.kind}/{job.name} has {how}: a job that has ended cannot be {done}")
-        return EXIT_FAILED
-    if bool(job.snapshot.job.spec.suspend) == wanted:
+    if job.snapshot.job.spec.suspend == wanted:
         done = "is already suspended" if wanted else "is not suspended"
-    elif wanted:
-        job.suspend()
     else:
-        job.resume()
+        done = "suspended" if wanted else "resumed"
+    try:
+        job.suspend() if wanted else job.resume()
+    except JobEndedError as error:
+        print_error(str(error))
+        return EXIT_FAILED
     print_line(f"{job.kind}/{job.name} {done}")
     return 0
 

@@ -49,10 +49,10 @@ def test_what_is_so_is_said(
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("suspend failed", "tfjob/failed has failed: a job that has ended cannot be suspended"),
-        ("suspend done", "tfjob/done has succeeded: a job that has ended cannot be suspended"),
-        ("suspend broken", "trainjob/broken has failed: a job that has ended cannot be suspended"),
-        ("resume done", "tfjob/done has succeeded: a job that has ended cannot be resumed"),
+        ("suspend failed", "team/failed has failed: a job that has ended cannot be suspended"),
+        ("suspend done", "team/done has succeeded: a job that has ended cannot be suspended"),
+        ("suspend broken", "team/broken has failed: a job that has ended cannot be suspended"),
+        ("resume done", "team/done has succeeded: a job that has ended cannot be resumed"),
     ],
 )
 def test_a_job_that_has_ended_is_refused_and_not_changed(
