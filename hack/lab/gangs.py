@@ -65,7 +65,7 @@ def _as_gang(flavour: str) -> Callable[[random.Random], JobPlan]:
 
 def _large(rng: random.Random) -> JobPlan:
     """Returns a job that takes up to two thirds of the cluster; a few of them leave no place for others."""
-    seconds = rng.uniform(4.0, 12.0)
+    seconds = rng.uniform(8.0, 20.0)
     parts = [Part("MASTER", 1, seconds), Part("WORKER", rng.randint(8, 24), seconds * 0.8)]
     return JobPlan(TFJOB, parts, is_gang=True, cpu=rng.choice(("2", "4")))
 
@@ -78,8 +78,8 @@ def _urgent(rng: random.Random) -> JobPlan:
 _NO_GANGS = ("deadline", "master")
 GANG_FLAVOURS: Flavours = {
     **{name: (weight, _as_gang(name)) for name, (weight, _) in FLAVOURS.items() if name not in _NO_GANGS},
-    "large": (5, _large),
-    "urgent": (5, _urgent),
+    "large": (8, _large),
+    "urgent": (8, _urgent),
 }
 
 
