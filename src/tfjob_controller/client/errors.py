@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.errors import PROXY_NOT_CONNECTED, ApiError
 
 NOT_FOUND_REASON = "NotFound"
 # The reason of errors after the transport was closed.
@@ -65,6 +65,8 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
         return "make a new Client"
     if error.outcome_unknown:
         return f"the request may have been processed: check before you try again ({server})"
+    if error.reason == PROXY_NOT_CONNECTED:
+        return f"is the proxy up, and does it reach the API server of {server}?"
     if error.is_no_response:
         return f"is the API server of {server} up?"
     if error.is_unauthorized:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 # No HTTP answer at all: refused, reset, timed out, TLS.
 NO_RESPONSE = 0
-# The reason of an error of the transport: it has a bound for responses.
+# Reasons of errors of the transport. No connection could be opened, through a proxy or without one.
+NOT_CONNECTED, PROXY_NOT_CONNECTED = "NotConnected", "ProxyNotConnected"
+# It has a bound for responses.
 RESPONSE_TOO_LARGE = "ResponseTooLarge"
 
 

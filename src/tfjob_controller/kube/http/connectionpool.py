@@ -38,7 +38,14 @@ _SHORTEST_WAIT_SECONDS = 0.001
 
 
 class NotConnectedError(ConnectionError):
-    """No connection could be opened, so nothing was sent. Its argument is the cause."""
+    """No connection could be opened, so nothing was sent. Its argument is the cause.
+
+    `proxy` is the host and port of the proxy through which it was to go; empty without one.
+    """
+
+    def __init__(self, cause: BaseException, proxy: str = "") -> None:
+        super().__init__(cause)
+        self.proxy = proxy
 
 
 class PoolTimeoutError(TimeoutError):
@@ -182,7 +189,7 @@ def connect(connection: HTTPConnection, deadline: Deadline) -> None:
         connection.connect()
     except (OSError, urllib3.exceptions.HTTPError, http.client.HTTPException) as error:
         connection.close()
-        raise NotConnectedError(error) from error
+        raise NotConnectedError(error, connection.proxy.netloc or "" if connection.proxy else "") from error
     finally:
         if watch is not None:
             watch.cancel()

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from urllib3.connection import HTTPConnection
 
-from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
+from tfjob_controller.kube.errors import NO_RESPONSE, NOT_CONNECTED, PROXY_NOT_CONNECTED, ApiError
 from tfjob_controller.kube.http.connectionpool import ConnectionPool, Deadline, NotConnectedError, PoolTimeoutError
 from tfjob_controller.kube.http.pureparser import PureParserError, PureResponseParser, ResponseEvents
 
@@ -248,12 +248,15 @@ def no_response_error(method: str, host: str, error: OSError) -> ApiError:
     if isinstance(error, PoolTimeoutError):
         reason, what = "PoolTimeout", "no connection became free in time"
     elif isinstance(error, NotConnectedError):
-        reason, what = "NotConnected", f"cannot connect: {_root(error)}"
+        reason, through = (NOT_CONNECTED, "")
+        if error.proxy:
+            reason, through = PROXY_NOT_CONNECTED, f" through the proxy {error.proxy}"
+        what = f"cannot connect{through}: {_root(error)}"
     elif isinstance(error, TimeoutError):
         reason, what = "Timeout", "no answer in time"
     else:
         reason, what = "ConnectionBroken", f"the connection broke: {_root(error)}"
-    is_unknown = method != "GET" and reason not in ("PoolTimeout", "NotConnected")
+    is_unknown = method != "GET" and reason not in ("PoolTimeout", NOT_CONNECTED, PROXY_NOT_CONNECTED)
     return ApiError(NO_RESPONSE, reason, f"{host}: {what}", outcome_unknown=is_unknown)
 
 

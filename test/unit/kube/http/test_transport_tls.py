@@ -101,5 +101,6 @@ def test_a_proxy_that_is_not_there_was_sent_nothing(server: HttpServer, tmp_path
     client = transport(tmp_path, {"server": server.url, "proxy-url": url})
     with pytest.raises(ApiError) as caught:
         client.request("POST", PATH, body=b"{}")
-    assert (caught.value.reason, caught.value.outcome_unknown) == ("NotConnected", False)
+    assert (caught.value.reason, caught.value.outcome_unknown) == ("ProxyNotConnected", False)
+    assert f"cannot connect through the proxy {url.removeprefix('http://')}: " in caught.value.message
     client.close()
