@@ -279,7 +279,7 @@ def _command_named(commands: Sequence[ProgramCommand], name: str) -> ProgramComm
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser, made from `COMMANDS` and the tables of options. Values stay text, which `resolve` reads."""
-    parser = Parser(prog=PROGRAM, description="Runs TFJobs: distributed TensorFlow training on Kubernetes.")
+    parser = Parser(prog=PROGRAM, description="Runs distributed training jobs on Kubernetes: TFJobs and TrainJobs.")
     parser.add_argument("--version", dest="show_version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
     for each in COMMANDS:

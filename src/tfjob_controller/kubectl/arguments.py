@@ -200,7 +200,7 @@ def _add_submit(parser: ArgumentParser) -> None:
 
 def _add_scale(parser: ArgumentParser) -> None:
     _add_job(parser)
-    what = "workers; of a TrainJob that has not started, nodes"
+    what = "workers of a TFJob, or nodes of a TrainJob"
     parser.add_argument("number", metavar="N", type=count_argument, nargs="?", help=what)
     parser.add_argument("--replicas", metavar="N", type=count_argument, help="the same number, as for `kubectl scale`")
 
@@ -326,7 +326,7 @@ COMMANDS = (
     ),
     Command(
         "scale",
-        "change the number of workers of a TFJob while it runs",
+        "change the number of workers, or of nodes of a TrainJob that is elastic or has not started",
         "commands.change:scale",
         _add_scale,
         ("kubectl tfjob scale train 4", "kubectl tfjob scale train --replicas=4"),
