@@ -381,8 +381,10 @@ def command_of(name: str) -> Command | None:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; `program` is what follows `--`. Raises `UsageError`; exits for `--help`."""
     dashes = list(argv).index("--") if "--" in argv else len(argv)
-    own, program = command_first(argv[:dashes]), list(argv[dashes + 1 :])
+    own, program = _as_flags(command_first(argv[:dashes])), list(argv[dashes + 1 :])
     called = command_of(next((each for each in own if not each.startswith("-")), ""))
+    if called is None and own and not own[0].startswith("-"):
+        raise _no_command(own[0])
     parsed, left_over = build_parser(called).parse_known_args(own)
     if left_over:
         raise _not_understood(left_over, None if own[0].startswith("-") else called)
@@ -390,6 +392,22 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         raise UsageError("only `submit` accepts a command after `--`")
     parsed.program = program
     return parsed
+
+
+def _as_flags(words: Sequence[str]) -> Sequence[str]:
+    """`help COMMAND` and `version` are `COMMAND --help` and `--version`, as for kubectl."""
+    if words[:1] == ["version"]:
+        return ["--version", *words[1:]]
+    # Flags that choose a cluster may stand in between.
+    return [*words[1:][-1:], "--help"] if words[:1] == ["help"] else words
+
+
+def _no_command(word: str) -> UsageError:
+    import difflib
+
+    similar = difflib.get_close_matches(word[:80], [command.name for command in COMMANDS], 1)
+    hint = f": did you mean `{similar[0]}`?" if similar else ""
+    return UsageError(f"there is no command {word[:80]!r}{hint} (see `{PROGRAM} --help`)")
 
 
 def _not_understood(words: Sequence[str], called: Command | None) -> UsageError:

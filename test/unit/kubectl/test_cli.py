@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import subprocess
 import sys
@@ -62,7 +63,8 @@ def test_a_command_loads_nothing_heavy_that_it_does_not_need(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param(["walk"], "invalid choice: 'walk'", id="unknown command"),
+        pytest.param(["walk"], "there is no command 'walk' (see `kubectl tfjob --help`)", id="unknown command"),
+        pytest.param(["scael", "a"], "there is no command 'scael': did you mean `scale`?", id="misspelt command"),
         pytest.param(["--foo"], "unknown flag: --foo (see `kubectl tfjob --help`)", id="unknown flag"),
         pytest.param(["logs", "j", "--tail", "-1"], "--tail", id="negative count"),
         pytest.param(["list", "--kubeconfig=/nowhere/kubeconfig"], "/nowhere/kubeconfig", id="no such kubeconfig"),
@@ -94,6 +96,23 @@ def test_an_unknown_flag_shows_the_usage_of_its_command_and_where_its_help_is(
     assert first == f"kubectl tfjob: {message}"
     assert usage.startswith(f"usage: kubectl tfjob {command} [-h] [-")
     assert last == f"See `kubectl tfjob {command} --help`."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        (["version"], "kubectl tfjob 0."),
+        (["help"], "usage: kubectl tfjob [-h]"),
+        (["help", "wait"], "usage: kubectl tfjob wait [-h]"),
+        (["-n", "team", "help", "wait"], "usage: kubectl tfjob wait [-h]"),
+    ],
+)
+def test_help_and_version_are_commands_as_those_of_kubectl(
+    arguments: list[str], begins: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        assert cli.main(arguments) == 0
+    assert capsys.readouterr().out.startswith(begins)
 
 
 @pytest.mark.parametrize("arguments", [["train", "-1"], ["train", "--replicas", "-1"]])
