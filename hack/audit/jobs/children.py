@@ -77,7 +77,8 @@ def leftovers(family: Family) -> Iterator[str]:
         if child.ended is not None:
             continue
         if child.kind == GANGS:
-            if phase_of(child.last) in ("Admitted", "Bound"):
+            # Pods that are kept still use the capacity of their gang.
+            if phase_of(child.last) in ("Admitted", "Bound") and not (are_kept and _any_pod_runs(family)):
                 yield f"{child} still holds capacity, although {job} has finished"
         elif are_kept:
             continue
@@ -85,6 +86,10 @@ def leftovers(family: Family) -> Iterator[str]:
             yield f"{child} is not stopped, although {job} has finished"
         elif child.kind == PODS and not has_ended(child.last) and not is_being_deleted(child.last):
             yield f"{child} still runs, although {job} has finished"
+
+
+def _any_pod_runs(family: Family) -> bool:
+    return any(pod.ended is None and not has_ended(pod.last) for pod in family.of(PODS))
 
 
 def _overlaps(records: Sequence[ObjectRecord], text: str) -> Iterator[str]:

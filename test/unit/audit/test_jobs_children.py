@@ -45,6 +45,12 @@ def pods_are_kept() -> Story:
     return story
 
 
+def a_gang_of_kept_pods() -> Story:
+    story = pods_are_kept()
+    story.gang("Bound")
+    return story
+
+
 def foreign_job() -> Story:
     """A Job without an owner exists beside the children of the job."""
     story = done()
@@ -102,6 +108,7 @@ VALID: dict[str, StoryFactory] = {
     "a job that was deleted with all its children": deleted_with_all_children,
     "a job that is scaled up": scaled_up,
     "pods that cleanPodPolicy keeps": pods_are_kept,
+    "a Gang whose pods cleanPodPolicy keeps": a_gang_of_kept_pods,
     "a foreign Job": foreign_job,
 }
 
