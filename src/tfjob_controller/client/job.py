@@ -166,6 +166,9 @@ class Job:
         tail: int | None = None,
         previous: bool = False,
         max_line_bytes: int = 0,
+        container: str = "",
+        since_seconds: int | None = None,
+        timestamps: bool = False,
     ) -> Iterator[LogLine]:
         """The lines that the training programs printed. `print` shows the replica in front of each line.
 
@@ -173,13 +176,24 @@ class Job:
         of which the job has failed, with a warning that says so. `follow` waits for the program to start, and continues
         until it ends; with several replicas their lines come as they are printed.
         `tail` gives the last lines alone, `previous` the run before the last restart. `max_line_bytes` cuts longer
-        lines, which otherwise are kept in memory until they end. For one thread; closing the iterator closes its
+        lines, which otherwise are kept in memory until they end. `container` is another one of the pod, such as an init
+        container or a sidecar; `since_seconds` leaves out older lines, and `timestamps` begins each line with its time.
+        For one thread; closing the iterator closes its
         connections. If the program has not started because an init container failed, the lines are those of the init
         container, and a warning names it. A replica without a log is a warning where others have one.
         """
         from tfjob_controller.client.logs import LogOptions, LogReader, log_lines, stream_logs
 
-        options = LogOptions(replica or "", follow, previous, tail, max_line_bytes=max_line_bytes)
+        options = LogOptions(
+            replica or "",
+            follow,
+            previous,
+            tail,
+            max_line_bytes=max_line_bytes,
+            container=container,
+            since_seconds=since_seconds,
+            timestamps=timestamps,
+        )
         reader = LogReader(self._connection.requester, self._reader(), self.name, options, note=_warn)
         with self._connection.client_errors():
             chosen = [view.replica.id for view in reader.chosen()]

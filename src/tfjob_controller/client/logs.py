@@ -42,7 +42,8 @@ class LogOptions:
 
     Empty is the replica because of which the job has failed, if there is one with that reason, and otherwise the chief.
     With `over_restarts` a followed log ends with the replica, and not with one run of it. Lines are cut after
-    `max_line_bytes`, unless that is 0.
+    `max_line_bytes`, unless that is 0. `container` is one of any kind in the replica's pod, by default that of the
+    program; `since_seconds` leaves out older lines, and `timestamps` begins each line with its time.
     """
 
     replica: str = ""
@@ -51,20 +52,24 @@ class LogOptions:
     tail: int | None = None
     over_restarts: bool = False
     max_line_bytes: int = 0
+    container: str = ""
+    since_seconds: int | None = None
+    timestamps: bool = False
 
     def query(self, container: str) -> dict[str, str]:
-        flags = {"follow": self.follow, "previous": self.previous}
+        flags = {"follow": self.follow, "previous": self.previous, "timestamps": self.timestamps}
+        bounds = {"tailLines": self.tail, "sinceSeconds": self.since_seconds}
         query = {"container": container} | {name: "true" for name, value in flags.items() if value}
-        return query if self.tail is None else query | {"tailLines": str(self.tail)}
+        return query | {name: str(value) for name, value in bounds.items() if value is not None}
 
 
 class LogReader:
     """Reads the logs of one job. Raises `ClientError`, or `ApiError`.
 
-    The log of a replica is that of its training container; while that has not started because an init container
-    failed, it is the log of the init container. `say` is called with the reason why a followed log waits, and `note`
-    with what distinguishes the lines that follow from those of the first run of the program. Thread-safe; after `close`
-    all `lines` end.
+    The log of a replica is that of its training container, unless the options name another one; while that has not
+    started because an init container failed, it is the log of the init container. `say` is called with the reason why a
+    followed log waits, and `note` with what distinguishes the lines that follow from those of the first run of the
+    program. Thread-safe; after `close` all `lines` end.
     """
 
     def __init__(
@@ -120,7 +125,7 @@ class LogReader:
         return chosen
 
     def _has_log(self, view: ReplicaState) -> bool:
-        run = _run_of(view)
+        run = _run_of(view, self._options.container)
         return run is not None and run.has_started and (run.restarts > 0 or not self._options.previous)
 
     def _views(self) -> list[ReplicaState]:
@@ -135,18 +140,20 @@ class LogReader:
         """The lines without their ends. Closing the iterator ends the connection.
 
         If followed over restarts, these are the lines of all runs of the replica, in any pod, until it succeeds or the
-        job ends. Otherwise a followed log ends with the first run of the program.
+        job ends. Otherwise, and for a container that the options name, a followed log ends with its first run.
         """
         last: _Run | None = None
         while (run := self._next_run(replica_id, last)) is not None:
             query = self._options.query(run.container)
-            if last is not None:  # the tail was of the first run; of the same run only new lines are to be read
+            if last is not None:  # the bounds were of the first run; of the same run only new lines are to be read
                 query.pop("tailLines", None)
+                query.pop("sinceSeconds", None)
                 query |= {"tailLines": "0"} if run.is_same(last) else {}
             if run.note and not self._options.previous and not (last is not None and run.is_same(last)):
                 self._note(run.note)
             yield from self._read(run, query)
-            if not self._options.follow or (run.is_program and not self._options.over_restarts):
+            is_last = run.is_program and not self._options.over_restarts
+            if not self._options.follow or self._options.container or is_last:
                 return
             last = run
 
@@ -188,7 +195,7 @@ class LogReader:
         while not self._closed.is_set():
             views, is_over = self._look()
             view = next((view for view in views if view.replica.id == replica_id), None)
-            run = _run_of(view)
+            run = _run_of(view, self._options.container)
             if run is not None and run.has_started and run.follows(last, is_over=is_over):
                 return run
             if last is not None and (is_over or view is None or view.state == SUCCEEDED):
@@ -275,9 +282,12 @@ class _Run:
         return f"{self.replica} was restarted in its pod: the previous run ended{moment} with {ended}"
 
 
-def _run_of(view: ReplicaState | None) -> _Run | None:
+def _run_of(view: ReplicaState | None, container: str = "") -> _Run | None:
+    """Raises `ClientError` if the pod has no such container."""
     if view is None or view.pod is None:
         return None
+    if container:
+        return _run_of_container(view, view.pod, container)
     if not view.is_up and view.exited is not None and why_never_started(view.exited):
         return None
     name = view.replica.role.container
@@ -292,6 +302,26 @@ def _run_of(view: ReplicaState | None) -> _Run | None:
         is_program=init is None,
         restarts=status.restart_count,
         has_started=status.state.waiting is None or status.restart_count > 0 or init is not None,
+        is_running=status.state.running is not None,
+        exited=last_exit(status),
+    )
+
+
+def _run_of_container(view: ReplicaState, pod: Pod, container: str) -> _Run:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    status = next((status for status in statuses if status.name == container), None)
+    if status is None:
+        if statuses:
+            names = ", ".join(status.name for status in statuses)
+            raise ClientError(f"{view.replica.id} has no container {container}: it has {names}")
+        return _Run(view.replica.id, pod, container, is_program=True)
+    return _Run(
+        view.replica.id,
+        pod,
+        container,
+        is_program=True,
+        restarts=status.restart_count,
+        has_started=status.state.waiting is None or status.restart_count > 0,
         is_running=status.state.running is not None,
         exited=last_exit(status),
     )

@@ -112,7 +112,13 @@ def _add_logs(parser: ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help=follow)
     which = "a replica (worker-1), a role (worker) or `all`; default: the chief"
     parser.add_argument("--replica", default="", metavar="REPLICA", help=which)
+    other = "another container of the pod, such as an init container or a sidecar; default: that of the program"
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help=other)
     parser.add_argument("--tail", type=count_argument, metavar="N", help="the last N lines only")
+    parser.add_argument(
+        "--since", type=duration_argument, metavar="DURATION", help="only lines of the last 90s or 1h30m"
+    )
+    parser.add_argument("--timestamps", action="store_true", help="print the time of each line before it")
     parser.add_argument(
         "-p", "--previous", action="store_true", help="print the log of the run before the last restart"
     )

@@ -180,6 +180,22 @@ def test_the_log_of_a_program_that_runs_again_says_how_its_previous_run_ended() 
     assert read(requester, LogOptions()) == ([b"step 1"], [f"master-0 was restarted in its pod: {words}"])
 
 
+def test_a_container_that_is_named_is_read_to_the_end_of_its_run() -> None:
+    done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    requester = ScriptedRequester(*seen(inits=[an_init(done)]), [b"fetched"])
+    options = LogOptions(follow=True, over_restarts=True, container="fetch", since_seconds=90, timestamps=True)
+    assert read(requester, options) == ([b"fetched"], [])
+    assert requester.asked[-1] == {
+        "container": "fetch", "follow": "true", "timestamps": "true", "sinceSeconds": "90"
+    }  # fmt: skip
+
+
+def test_a_container_that_the_pod_does_not_have_is_refused_with_those_that_it_has() -> None:
+    requester = ScriptedRequester(*seen(inits=[an_init({"running": {}})]))
+    with pytest.raises(ClientError, match=r"^master-0 has no container proxy: it has fetch, tensorflow$"):
+        read(requester, LogOptions(container="proxy"))
+
+
 def child(job: Object, role: str, status: Object | None = None) -> tuple[Object, list[Object]]:
     """Returns the child Job of a job's only replica of a role, and its pod if there is one."""
     meta = job["metadata"]

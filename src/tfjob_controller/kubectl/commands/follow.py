@@ -37,7 +37,16 @@ _COLOURS = (36, 33, 32, 35, 34, 31, 96, 95)
 
 
 def logs(session: Session, parsed: Namespace) -> int:
-    options = LogOptions(parsed.replica, parsed.follow, parsed.previous, parsed.tail, over_restarts=True)
+    options = LogOptions(
+        parsed.replica,
+        parsed.follow,
+        parsed.previous,
+        parsed.tail,
+        over_restarts=True,
+        container=parsed.container,
+        since_seconds=None if parsed.since is None else max(1, math.ceil(parsed.since)),
+        timestamps=parsed.timestamps,
+    )
     return _print_logs(session, session.job(parsed.job), options)
 
 
