@@ -13,6 +13,7 @@ from typing import Any
 
 from helpers.cluster import Cluster
 from helpers.controller import ANY_PORT, running
+from helpers.poll import PATIENCE_SECONDS
 from localcluster.api import Api
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from tfjob_controller.kube.config.kubeconfig import load_config
@@ -100,7 +101,7 @@ def ask_bind(scheduler: GangScheduler, pod: Object, node: str) -> Object:
 def _ask(scheduler: GangScheduler, verb: str, body: Object) -> Object:
     request = urllib.request.Request(f"{extender_url(scheduler)}/{verb}", json.dumps(body).encode(), method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             decoded: Object = json.load(answer)
             return decoded
     except urllib.error.HTTPError:

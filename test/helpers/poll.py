@@ -16,7 +16,7 @@ _GROWTH = 1.25
 _REST = 3.0
 # A deadline only ends waits that hang; it is no requirement on speed, because anything may take seconds on a busy
 # machine.
-_SHORTEST_DEADLINE_SECONDS = 60.0
+PATIENCE_SECONDS = 60.0
 
 
 def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float | None = None) -> T:
@@ -33,7 +33,7 @@ def until(
     a moment needs a short one.
     """
     pause = PERIOD_SECONDS
-    timeout = max(timeout, _SHORTEST_DEADLINE_SECONDS)
+    timeout = max(timeout, PATIENCE_SECONDS)
     deadline = time.monotonic() + timeout
     while True:
         begin = time.monotonic()

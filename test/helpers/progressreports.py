@@ -9,6 +9,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.poll import PATIENCE_SECONDS
 from helpers.trainjobs import env_of
 from localcluster.api import Api
 
@@ -81,7 +82,7 @@ class Reporter:
         request = urllib.request.Request(self.url, data=body, headers=headers, method=method)
         context = ssl.create_default_context(cadata=self.ca)
         try:
-            with urllib.request.urlopen(request, timeout=10, context=context) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS, context=context) as response:
                 return Response(response.status, json.loads(response.read()))
         except urllib.error.HTTPError as error:
             return Response(error.code, json.loads(error.read()))

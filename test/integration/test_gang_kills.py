@@ -18,7 +18,7 @@ import urllib3
 from helpers.cluster import Cluster
 from helpers.gangkeeper import Keeper, Seen, pod_name
 from helpers.gangowner import pod
-from helpers.poll import eventually
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster import ports
 from localcluster.extender import extender_beside
 from localcluster.fakekubelet import make_node
@@ -263,7 +263,7 @@ class Programs:
 
     def gate(self) -> Object:
         """How many calls wait, and more of the kind."""
-        found: Object = urllib3.request("GET", f"http://{self._pages}/debug/permit", timeout=5.0).json()
+        found: Object = urllib3.request("GET", f"http://{self._pages}/debug/permit", timeout=PATIENCE_SECONDS).json()
         return found
 
     def end(self) -> None:

@@ -19,7 +19,7 @@ from helpers.gangkeeper import POOL, Keeper, Seen
 from helpers.gangowner import pod
 from helpers.gangscheduler import running_schedulers
 from helpers.leapclock import LeapClock
-from helpers.poll import eventually
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import make_node
 from localcluster.gangscheduler import NAME
@@ -74,7 +74,7 @@ def await_calls(port: int, count: int) -> None:
     """So many bind calls wait."""
 
     def calls() -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/permit", timeout=5) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/permit", timeout=PATIENCE_SECONDS) as page:
             return int(json.load(page)["calls"])
 
     eventually(lambda: calls() == count)

@@ -20,7 +20,7 @@ from helpers.cluster import Cluster, delete_service_account, new_service_account
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, pod_template, tfjob, workers
-from helpers.poll import eventually
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster import stack
 from localcluster.api import Api
 from localcluster.crds import install_crds
@@ -35,19 +35,19 @@ END_SECONDS = 60.0
 
 def ready(port: int) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
 
 def exposition(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as answer:
         return str(answer.read().decode())
 
 
 def page(port: int, path: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_SECONDS) as answer:
         shown: dict[str, Any] = json.load(answer)
     return shown
 

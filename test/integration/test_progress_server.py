@@ -14,7 +14,7 @@ from helpers.cluster import Cluster, new_namespace, own_plane
 from helpers.controller import Jobs
 from helpers.kubeflowjobs import KubeflowCluster, kubeflow_cluster
 from helpers.playground import Playground, Trial
-from helpers.poll import eventually, until
+from helpers.poll import PATIENCE_SECONDS, eventually, until
 from helpers.progressreports import CA_VARIABLE, URL_VARIABLE, Reporter, sources_of, token_of
 from helpers.trainjobs import env_of
 from localcluster.crds import install_crds
@@ -74,7 +74,7 @@ def reporter_of(trial: Trial, node: str = "node-0") -> Reporter:
 def exposition(manager: Manager) -> str:
     ports = [server.port for server in manager.servers]
     for port in ports:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as response:
             if response.status == 200:
                 return str(response.read().decode())
     raise AssertionError("no server has /metrics")
