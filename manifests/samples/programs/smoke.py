@@ -80,7 +80,7 @@ def serve_until_sigterm():
     """
     signal.signal(signal.SIGTERM, lambda signum, frame: os._exit(128 + signum))
     while True:
-        signal.pause()
+        time.sleep(1)
 
 
 def main():

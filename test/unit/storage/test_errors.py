@@ -72,7 +72,7 @@ HUB = huggingface_hub.errors
         pytest.param(OSError(errno.EDQUOT, "Quota"), "the disk is full", False, id="quota"),
         pytest.param(PermissionError(errno.EACCES, "denied", "/x"), "/x: denied", False, id="no right to write"),
         pytest.param(ConnectionResetError(errno.ECONNRESET, "reset"), "reset", True, id="reset"),
-        pytest.param(ModuleNotFoundError("no", name="s3fs"), "s3fs is missing: install", False, id="package missing"),
+        pytest.param(ModuleNotFoundError("no", name="s3fs"), "s3fs is missing; in a", False, id="package missing"),
         pytest.param(ValueError("odd"), "ValueError: odd", False, id="a mistake of ours"),
         pytest.param(
             ssl.SSLCertVerificationError(1, "bad certificate"), "certificate is not trusted", False, id="certificate"

@@ -13,7 +13,8 @@ MOUNT_PATH = "/ps-server"
 SCRIPT_NAME = "grpc_tensorflow_server.py"
 
 # Runs on Python 2.7 and 3 and on TensorFlow 1.x and 2.x. Python runs no signal handlers while the main thread is inside
-# Server.join(), and a process with id 1 ignores SIGTERM without a handler, so the main thread waits in signal.pause().
+# Server.join(), and a process with id 1 ignores SIGTERM without a handler, so the main thread sleeps. It does so for a
+# second at a time: a signal that comes just before a sleep, or before signal.pause(), is noticed after it only.
 SCRIPT = '''\
 """A standard TensorFlow server: takes part in the cluster of TF_CONFIG and serves until it is killed."""
 
@@ -21,6 +22,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 # What a shell reports of a process that was killed by SIGTERM; a retryable exit code.
 TERMINATED = 128 + signal.SIGTERM
@@ -40,7 +42,7 @@ def main():
     print("serving as /job:%s/task:%d at %s" % (task["type"], task["index"], server.target))
     sys.stdout.flush()
     while True:
-        signal.pause()
+        time.sleep(1)
 
 
 if __name__ == "__main__":

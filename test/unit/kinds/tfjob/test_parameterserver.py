@@ -129,7 +129,7 @@ def test_it_serves_until_sigterm_and_then_ends_with_a_retryable_code(tensorflow:
 
 def test_a_sigterm_during_the_import_ends_it_too(tmp_path: Path) -> None:
     """TensorFlow takes seconds to import, and the first process of a container ignores a SIGTERM without a handler."""
-    importing = "import signal\nprint('importing', flush=True)\nsignal.pause()\n"
+    importing = "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
     with started(tmp_path, importing) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "importing\n"
