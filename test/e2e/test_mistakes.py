@@ -164,9 +164,10 @@ def test_a_job_whose_submit_is_interrupted_runs_on_until_the_command_that_it_nam
         waiting.send_signal(signal.SIGINT)
         out, error = waiting.communicate(timeout=60)
     assert (waiting.returncode, out) == (EXIT_INTERRUPTED, "")
+    cluster = f"--kubeconfig={nodes.kubeconfig}"
     assert error == (
-        f"kubectl tfjob: interrupted: tfjob/stays stays. `kubectl tfjob wait tfjob/stays -n {space}` waits for it again"
-        f", `kubectl tfjob delete tfjob/stays -n {space}` stops and deletes it\n"
+        f"kubectl tfjob: interrupted: tfjob/stays stays. `kubectl tfjob wait {cluster} tfjob/stays -n {space}` waits "
+        f"for it again, `kubectl tfjob delete {cluster} tfjob/stays -n {space}` stops and deletes it\n"
     )
     assert "deletionTimestamp" not in jobs.get("stays")["metadata"]
     (pod,) = jobs.children("pods").values()
@@ -189,7 +190,7 @@ def test_a_job_that_is_followed_for_longer_than_its_timeout_stays(
     assert (code, out.removesuffix("begun\n")) == (EXIT_TIMEOUT, "tfjob/slow created\n")
     last = error.splitlines()[-1]
     assert last.startswith("kubectl tfjob: timed out after 5s waiting for Succeeded: tfjob/slow is ")
-    assert last.endswith(f"`kubectl tfjob delete tfjob/slow -n {space}` deletes it")
+    assert last.endswith(f"`kubectl tfjob delete --kubeconfig={nodes.kubeconfig} tfjob/slow -n {space}` deletes it")
     jobs = Jobs(nodes.api, space)
     jobs.await_phase("Running", "slow")
 

@@ -101,7 +101,8 @@ class LogReader:
         if not views and self._closed.is_set():
             return []
         if not views:
-            raise ClientError(f"{self._name} has not started: `kubectl tfjob describe {self._name}` says why")
+            command = f"kubectl tfjob describe {self._name} -n {self._reader.namespace}"
+            raise ClientError(f"{self._name} has not started: `{command}` says why")
         wanted = self._options.replica
         if not wanted:
             return [self._default(views)]

@@ -74,7 +74,7 @@ def _run_command(parsed: Any, *, is_process: bool) -> int:
         if (output := _error_output(error, session)) is None:
             raise
         words, code = output
-        print_error(words)
+        print_error(session.aimed(words))
         return code
     finally:
         session.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tfjob_controller.kubectl.argumenttypes import JobName
 
 _TOO_MANY_REQUESTS = 429
+# A command line of kubectl or of this plugin in a sentence, up to the name of the command.
+_KUBECTL = re.compile(r"\bkubectl(?: tfjob)? (?!tfjob\b)[a-z]+")
 
 
 class Session:
@@ -66,6 +70,12 @@ class Session:
     @property
     def scope_text(self) -> str:
         return f"namespace {self.scope}" if self.scope else "any namespace"
+
+    def aimed(self, text: str) -> str:
+        """The text with commands of kubectl that act on the cluster of this command line, wherever they are pasted."""
+        given = {name: getattr(self._parsed, name, "") for name in ("kubeconfig", "context")}
+        flags = "".join(f" --{name}={shlex.quote(value)}" for name, value in given.items() if value)
+        return _KUBECTL.sub(lambda command: command.group(0) + flags, text)
 
     @property
     def origin(self) -> str:

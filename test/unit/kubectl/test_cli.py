@@ -166,7 +166,7 @@ def test_a_watch_prints_a_table_and_nothing_else(capsys: pytest.CaptureFixture[s
         pytest.param(status_answer(403, "Forbidden", "you may not"), "you may not: ask for the role `view`", id="403"),
         pytest.param(status_answer(401, "Unauthorized"), "log in again", id="401"),
         pytest.param(
-            Answer(404, b"404 page not found\n"), "knows no TFJobs: `kubectl apply --server-side -k", id="no CRD"
+            Answer(404, b"404 page not found\n"), "/kubeconfig --server-side -k manifests/overlays/crds`", id="no CRD"
         ),
         pytest.param(Answer(200, b"<html>log in</html>"), "the server sent no table", id="a login page"),
     ],

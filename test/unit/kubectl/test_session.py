@@ -47,3 +47,20 @@ def test_nothing_else_is_sent_again(answer: Answer, tmp_path: Path) -> None:
         with pytest.raises(ApiError):
             session.requester.request("GET", "/x")
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "aimed"),
+    [
+        ("`kubectl tfjob delete a -n b` deletes it", "`kubectl tfjob delete --context='my cluster' a -n b` deletes it"),
+        ("look: kubectl get pods -A", "look: kubectl get --context='my cluster' pods -A"),
+        ("kubectl tfjob: no such job", "kubectl tfjob: no such job"),
+        ("kubectl, and its plugin", "kubectl, and its plugin"),
+    ],
+)
+def test_commands_in_messages_act_on_the_cluster_of_the_command_line(text: str, aimed: str) -> None:
+    """One of them deletes a job: pasted without the context, it would act on another cluster."""
+    assert Session(Namespace(kubeconfig="", context="my cluster")).aimed(text) == aimed
+    both = Namespace(kubeconfig="/k", context="c")
+    assert Session(both).aimed("kubectl get pods") == "kubectl get --kubeconfig=/k --context=c pods"
+    assert Session(Namespace(kubeconfig="", context="")).aimed(text) == text

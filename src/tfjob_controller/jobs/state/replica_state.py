@@ -263,7 +263,8 @@ def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
         return ""
     if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
         return ""
-    return f"no pod after {NO_POD_AFTER_SECONDS} s: `kubectl describe job {replica.job_name}` says why (quota?)"
+    command = f"kubectl describe job {replica.job_name} -n {job.metadata.namespace}"
+    return f"no pod after {NO_POD_AFTER_SECONDS} s: `{command}` says why (quota?)"
 
 
 def _judge_by_pod(

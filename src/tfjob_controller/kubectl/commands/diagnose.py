@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics, read_controller_logs
@@ -19,17 +19,17 @@ def describe(session: Session, parsed: Namespace) -> int:
     description = session.job(parsed.job).describe()
     if is_for_programs(parsed.output):
         return print_value(description, parsed.output)
-    _print_description(Screen(), description, datetime.now(UTC))
+    _print_description(Screen(), description, datetime.now(UTC), session.aimed)
     return 0
 
 
-def _print_description(screen: Screen, description: Description, now: datetime) -> None:
+def _print_description(screen: Screen, description: Description, now: datetime, aimed: Callable[[str], str]) -> None:
     limit = "" if description.backoff_limit is None else f" (at most {description.backoff_limit})"
     screen.fields(
         {
             "Name": description.name,
             "Namespace": description.namespace,
-            **summary(description),
+            **{name: aimed(text) for name, text in summary(description).items()},
             "Restarts": f"{description.restarts}{limit}",
             "Runtime-Id": description.runtime_id,
             "Created": ago(description.created, now),
@@ -38,10 +38,10 @@ def _print_description(screen: Screen, description: Description, now: datetime) 
         }
     )
     for hint in description.hints:
-        screen.line(hint)
+        screen.line(aimed(hint))
     for title, headers, rows in sections_of(description, now):
         screen.heading(title)
-        screen.table(headers, rows)
+        screen.table(headers, [[aimed(cell) for cell in row] for row in rows])
     if not description.events:
         screen.heading("Events")
         screen.line("none (the server keeps them for an hour)")
@@ -66,7 +66,7 @@ def explain(session: Session, parsed: Namespace) -> int:
             "unread": case.unread,
         }
         return print_value(value, parsed.output)
-    _print_timeline(Screen(), entries, found)
+    _print_timeline(Screen(), entries, Diagnosis(session.aimed(found.now), session.aimed(found.next)))
     for line in case.unread:
         print_notice(f"not read: {line}")
     return 0

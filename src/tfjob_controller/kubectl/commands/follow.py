@@ -111,10 +111,12 @@ def line_prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:
 
 
 def wait(session: Session, parsed: Namespace) -> int:
-    return wait_for_job(session.job(parsed.job), parsed.until, parsed.timeout)
+    return wait_for_job(session, session.job(parsed.job), parsed.until, parsed.timeout)
 
 
-def wait_for_job(job: Job, until: Until, timeout_seconds: float | None, *, given_seconds: float | None = None) -> int:
+def wait_for_job(
+    session: Session, job: Job, until: Until, timeout_seconds: float | None, *, given_seconds: float | None = None
+) -> int:
     """Returns the exit code, also for `submit --wait`. Raises `ClientError` for what can no longer be reached.
 
     `given_seconds` is the timeout that the user gave, if a part of it has already passed.
@@ -124,7 +126,8 @@ def wait_for_job(job: Job, until: Until, timeout_seconds: float | None, *, given
         try:
             job.wait(until, timeout_seconds)
         except WaitTimeoutError:
-            print_error(_timed_out(job, until, (timeout_seconds if given_seconds is None else given_seconds) or 0.0))
+            seconds = (timeout_seconds if given_seconds is None else given_seconds) or 0.0
+            print_error(session.aimed(_timed_out(job, until, seconds)))
             return EXIT_TIMEOUT
     print_line(one_line(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}"))
     return 0

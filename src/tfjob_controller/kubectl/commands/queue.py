@@ -95,5 +95,6 @@ def show_queue(session: Session, parsed: Namespace) -> int:
     if not queue.waiting:
         print_notice(f"No gang waits; {summary(queue)}.")
     else:
-        print_notice(f"{summary(queue)}; why one waits: kubectl tfjob describe NAME")
+        why = session.aimed(f"kubectl tfjob describe NAME -n {session.scope or 'NAMESPACE'}")
+        print_notice(f"{summary(queue)}; why one waits: {why}")
     return 0

@@ -39,10 +39,9 @@ def submit(session: Session, parsed: Namespace) -> int:
             print_line(f"{job.kind}/{job.name} {'would be created' if parsed.dry_run else 'created'}")
         return 0 if parsed.dry_run else _follow_and_wait(session, job, parsed)
     except KeyboardInterrupt:
-        print_error(
-            f"interrupted: {job.kind}/{job.name} stays. `{command_for(job, 'wait')}` waits for it again, "
-            f"`{command_for(job, 'delete')}` stops and deletes it"
-        )
+        again, end = (session.aimed(command_for(job, command)) for command in ("wait", "delete"))
+        stays = f"interrupted: {job.kind}/{job.name} stays. "
+        print_error(f"{stays}`{again}` waits for it again, `{end}` stops and deletes it")
         raise
 
 
@@ -65,7 +64,7 @@ def _follow_and_wait(session: Session, job: Job, parsed: Namespace) -> int:
     if parsed.follow:
         follow_chief(session, job, left)
         left = None if left is None else max(0.0, left - (monotonic() - begin))
-    return wait_for_job(job, SUCCEEDED, left, given_seconds=parsed.timeout)
+    return wait_for_job(session, job, SUCCEEDED, left, given_seconds=parsed.timeout)
 
 
 def manifest_of(parsed: Namespace) -> dict[str, Any]:

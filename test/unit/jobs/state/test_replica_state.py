@@ -366,7 +366,7 @@ def test_a_job_that_gets_no_pod_says_where_to_look() -> None:
     cluster.advance(30)
     assert view_of(cluster, "worker-0").pending == ""
     cluster.advance(1)
-    assert "`kubectl describe job example-job-worker-a6no-0`" in view_of(cluster, "worker-0").pending
+    assert "`kubectl describe job example-job-worker-a6no-0 -n ns`" in view_of(cluster, "worker-0").pending
 
 
 def test_after_a_resume_the_wait_for_a_pod_begins_again() -> None:

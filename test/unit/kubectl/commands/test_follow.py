@@ -38,13 +38,14 @@ def test_a_time_that_is_over_is_one_line_that_says_where_the_job_is_and_what_to_
 ) -> None:
     api = MemoryApi()
     store(api, a_tfjob("train", "Running", reason="worker-1 restarts"), a_trainjob("new"))
+    cluster = f"--kubeconfig={tmp_path}/kubeconfig"
     with plugin_of(api, tmp_path, capsys) as plugin:
         assert plugin("wait", "train", "--timeout", "0") == (
             EXIT_TIMEOUT,
             "",
             "kubectl tfjob: timed out after 0s waiting for Succeeded: tfjob/train is Running (worker-1 restarts). The "
-            "job stays: `kubectl tfjob wait tfjob/train -n team` waits again, `kubectl tfjob delete tfjob/train -n "
-            "team` deletes it\n",
+            f"job stays: `kubectl tfjob wait {cluster} tfjob/train -n team` waits again, "
+            f"`kubectl tfjob delete {cluster} tfjob/train -n team` deletes it\n",
         )
         words = "waiting for condition Suspended=False: trainjob/new is not seen by a controller yet. The job stays"
         assert words in plugin("wait", "new", "--for", "condition=Suspended=False", "--timeout", "0")[2]

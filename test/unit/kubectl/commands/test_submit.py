@@ -99,12 +99,6 @@ def test_a_job_that_can_only_fail_is_one_line_and_code_1_and_not_created(
     assert {each.method for each in server.requests} == {"GET"}
 
 
-STAYS = (
-    "The job stays: `kubectl tfjob wait tfjob/train -n team` waits again, `kubectl tfjob delete tfjob/train -n team` "
-    "deletes it\n"
-)
-
-
 def test_following_ends_when_the_time_is_over_and_the_job_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +109,9 @@ def test_following_ends_when_the_time_is_over_and_the_job_stays(
     assert (code, out) == (EXIT_TIMEOUT, "tfjob/train created\n")
     assert waits == "waiting for train: it has not started yet\n"
     assert over.startswith("kubectl tfjob: timed out after 0.2s waiting for Succeeded: tfjob/train is ")
-    assert over.endswith(STAYS)
+    cluster = f"--kubeconfig={tmp_path}/kubeconfig"
+    again, end = (f"`kubectl tfjob {command} {cluster} tfjob/train -n team`" for command in ("wait", "delete"))
+    assert over.endswith(f"The job stays: {again} waits again, {end} deletes it\n")
     assert TFJOBS.path(NAMESPACE, "train") in api.objects
 
 
@@ -130,7 +126,8 @@ def test_ctrl_c_says_that_the_job_stays_and_how_to_stop_it(flag: str, tmp_path: 
         running.send_signal(signal.SIGINT)
         out, error = running.communicate(timeout=60)
     assert (running.returncode, out) == (cli.EXIT_INTERRUPTED, "")
+    cluster = f"--kubeconfig={tmp_path}/kubeconfig"
     assert error.splitlines()[-1] == (
-        "kubectl tfjob: interrupted: tfjob/train stays. `kubectl tfjob wait tfjob/train -n team` waits for it again, "
-        "`kubectl tfjob delete tfjob/train -n team` stops and deletes it"
+        f"kubectl tfjob: interrupted: tfjob/train stays. `kubectl tfjob wait {cluster} tfjob/train -n team` waits for "
+        f"it again, `kubectl tfjob delete {cluster} tfjob/train -n team` stops and deletes it"
     )
