@@ -159,7 +159,7 @@ def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
     pod = view.pod
     return ReplicaRow(
         replica=view.replica.id,
-        state=view.state,
+        state=_display_state(view),
         pod=pod.metadata.name if pod is not None else "",
         node=pod.spec.node_name if pod is not None else "",
         ready=view.is_ready,
@@ -167,6 +167,21 @@ def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
         last_exit=in_words(view.exited) if view.exited is not None else "",
         message=_message(view),
     )
+
+
+def _display_state(view: ReplicaState) -> str:
+    """Returns the state of a replica; of one whose program does not run yet, why, in the words of `kubectl get pods`.
+
+    For the controller all of those are Running, since nothing has ended them.
+    """
+    if view.state != replica_state.RUNNING or view.is_up:
+        return view.state
+    reason = view.pending.partition(":")[0]
+    if view.pod is not None and reason.isalpha():
+        return reason
+    if view.is_restarting:
+        return "Restarting"
+    return "Pending" if view.pod is None or view.pending else "Starting"
 
 
 def _message(view: ReplicaState) -> str:

@@ -10,7 +10,7 @@ from helpers.manifests import master, workers
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import decoded_train, ends, running_train_world, world_in_steps
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
-from tfjob_controller.api.common.core import PodAnnotations
+from tfjob_controller.api.common.core import ContainerState, ContainerStatus, PodAnnotations, Waiting
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import Metric, TrainJob
@@ -74,6 +74,23 @@ def test_a_replica_without_a_pod_says_what_it_waits_for_and_after_a_while_what_t
     assert row(cluster, "master-0").pod == ""
     cluster.advance(60)
     assert "kubectl describe job" in row(cluster, "master-0").message
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("ImagePullBackOff", "ImagePullBackOff"),
+        ("CrashLoopBackOff", "CrashLoopBackOff"),
+        ("ContainerCreating", "Starting"),
+    ],
+)
+def test_a_replica_whose_program_does_not_run_has_the_state_that_kubectl_shows(reason: str, shown: str) -> None:
+    cluster = world()
+    cluster.settle()
+    assert row(cluster, "master-0").state == "Pending"
+    status = ContainerStatus("tensorflow", state=ContainerState(waiting=Waiting(reason)))
+    cluster.pod("master-0", phase="Pending", container_statuses=(status,))
+    assert row(cluster, "master-0").state == shown
 
 
 def states(cluster: World) -> dict[str, str]:
