@@ -196,7 +196,7 @@ class LogReader:
         while not self._closed.is_set():
             views, is_over = self._look()
             view = next((view for view in views if view.replica.id == replica_id), None)
-            run = _run_of(view, self._options.container)
+            run = None if self._never_started(view, is_over) else _run_of(view, self._options.container)
             if run is not None and run.has_started and run.follows(last, is_over=is_over):
                 return run
             if last is not None and (is_over or view is None or view.state == SUCCEEDED):
@@ -210,12 +210,16 @@ class LogReader:
             self._closed.wait(_LOOK_SECONDS)
         return None
 
+    def _never_started(self, view: ReplicaState | None, is_over: bool) -> bool:
+        """Whether the job has failed because this program cannot start, whatever the pod says that was stopped then."""
+        is_last = not (self._options.previous or self._options.container)
+        return is_over and is_last and view is not None and self._failure.startswith(_cannot_start(view))
+
     def _why_no_log(self, view: ReplicaState | None, is_over: bool) -> str:
         if view is not None and view.exited is not None and (words := why_never_started(view.exited)):
             what = f"its init container {view.ended_in}" if view.ended_in else "it"
             return f"{what} cannot start: {words}"
-        # Its pod may be gone, or say that it was stopped.
-        if is_over and view is not None and self._failure.startswith(f"{view.replica.id} cannot start: "):
+        if is_over and view is not None and self._failure.startswith(_cannot_start(view)):
             return f"it{self._failure.removeprefix(view.replica.id)}"
         if is_over and (view is None or view.pod is None):
             ended = f"the job has failed ({self._failure})" if self._failure else "the job has ended"
@@ -336,6 +340,11 @@ def _failed_init(pod: Pod) -> ContainerStatus | None:
         if exited is not None and exited.exit_code != 0 and status.name not in sidecars:
             return status
     return None
+
+
+def _cannot_start(view: ReplicaState) -> str:
+    """How the reason of a job begins that has failed because of that."""
+    return f"{view.replica.id} cannot start: "
 
 
 def _running_init(pod: Pod) -> str:

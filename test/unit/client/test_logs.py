@@ -259,6 +259,14 @@ def failed_tfjob() -> Object:
     )
 
 
+def test_a_program_that_cannot_start_has_no_log_also_if_its_pod_was_stopped_before_it_was_tried_again() -> None:
+    """The kubelet then reports another end, and sends an error about a missing file as the log."""
+    job = failed_tfjob()
+    job["status"]["reason"] = 'worker-0 cannot start: exec: "pyhton3": executable file not found in $PATH'
+    with pytest.raises(ClientError, match=r'^worker-0 has no log: it cannot start: exec: "pyhton3": executable'):
+        default_log(job, child(job, "WORKER", ended_pod("tensorflow", 137)), replica="worker-0")
+
+
 def test_of_a_job_that_failed_by_a_worker_the_log_is_the_workers() -> None:
     job = failed_tfjob()
     both = [child(job, role, ended_pod("tensorflow", 137)) for role in ("MASTER", "WORKER")]
