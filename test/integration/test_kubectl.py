@@ -70,7 +70,7 @@ def test_describe_of_a_job_that_no_controller_sees_says_so(plugin: Run, api: Api
     [
         pytest.param(
             ["describe", "nobody", "-n", "default"],
-            'no TFJob and no TrainJob with the name "nobody" found in namespace "default": `kubectl tfjob list -A`',
+            'no TFJob and no TrainJob with the name "nobody" found in namespace "default": `kubectl tfjob list --',
             id="job",
         ),
         pytest.param(["delete", "nobody"], 'with the name "nobody" found in', id="delete"),
