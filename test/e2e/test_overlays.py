@@ -29,8 +29,8 @@ def test_a_job_runs_with_what_the_overlay_installs(
         user = Kubectl(own_nodes.kubeconfig, tmp_path / "user", space)
         deployed.run_to_end(user, own_nodes, deployed.brief_job("first", gang=gang, cleanPodPolicy="None"))
         pods = own_nodes.api.list(f"/api/v1/namespaces/{space}/pods", "tf_job_name=first")
-        # Without a gang the chief may end before the pods of workers have started, which are deleted then.
-        assert len(pods) == 3 if gang else pods
+        # The chief may end before the pods of workers have started, which are deleted then.
+        assert pods
         # In affinity mode the gang's places are held by the scheduler that the cluster has.
         assert {pod["spec"]["schedulerName"] for pod in pods} == {"default-scheduler"}
         assert {"nodeAffinity" in pod["spec"].get("affinity", {}) for pod in pods} == {gang}
