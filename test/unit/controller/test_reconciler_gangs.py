@@ -102,6 +102,14 @@ def test_a_job_that_became_invalid_releases_its_capacity(bench: ControllerBench)
     assert bench.api.objects[gang_path(bench)]["spec"]["suspend"] is True
 
 
+def test_an_invalid_quantity_fails_the_job_with_a_message(bench: ControllerBench) -> None:
+    entry = master()
+    container = {**entry["template"]["spec"]["containers"][0], "resources": {"requests": {"cpu": "much"}}}
+    bench.create({**entry, "template": {"spec": {"containers": [container]}}}, gang={"enabled": True})
+    assert isinstance(bench.sync(), TerminalFailure)
+    assert "spec.replicaSpecs[0].template" in bench.status["reason"]
+
+
 def test_a_job_without_a_gang_costs_the_same_where_gangs_are_watched(bench: ControllerBench) -> None:
     plain = ControllerBench()
     for each in (plain, bench):

@@ -217,7 +217,9 @@ def test_resume_starts_them_again_but_not_what_is_done() -> None:
 
 def test_more_workers_are_added_and_the_rest_is_left_alone() -> None:
     cluster = running_world(master(), workers(1))
+    before = dict(cluster.jobs)
     cluster.change(worker_replicas=3)
+    assert cluster.actions().deletes == ()
     assert created(cluster.actions()) == [
         "Job/example-job-worker-a6no-1",
         "Service/example-job-worker-a6no-1",
@@ -226,6 +228,7 @@ def test_more_workers_are_added_and_the_rest_is_left_alone() -> None:
     ]
     cluster.settle()
     assert cluster.job.status.workers == 3
+    assert {name: cluster.jobs[name] for name in before} == before
 
 
 def test_of_fewer_workers_the_highest_index_goes_first_and_its_job_stays_until_its_pod_is_gone() -> None:
