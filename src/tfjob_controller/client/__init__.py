@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from tfjob_controller.client.job import Job, Jobs
     from tfjob_controller.client.kinds import Snapshot
-    from tfjob_controller.client.logs import LogLine
+    from tfjob_controller.client.logstreams import LogLine
 
 __all__ = [
     "AmbiguousNameError",
@@ -51,7 +51,7 @@ _HOME = {
     "Client": "client",
     "Description": "diagnostics.description",
     "Job": "job",
-    "LogLine": "logs",
+    "LogLine": "logstreams",
     "Snapshot": "kinds",
     "Jobs": "job",
     "tfjob": "builders",

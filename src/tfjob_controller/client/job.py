@@ -28,7 +28,7 @@ from tfjob_controller.kube.errors import ApiError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.diagnostics.description import Description, EventRow
-    from tfjob_controller.client.logs import LogLine
+    from tfjob_controller.client.logstreams import LogLine
 
 # The controller writes the status in between, which makes the version stale.
 _SCALE_TRIES = 10
@@ -182,7 +182,8 @@ class Job:
         connections. If the program has not started because an init container failed, the lines are those of the init
         container, and a warning names it. A replica without a log is a warning where others have one.
         """
-        from tfjob_controller.client.logs import LogOptions, LogReader, log_lines, stream_logs
+        from tfjob_controller.client.logs import LogOptions, LogReader
+        from tfjob_controller.client.logstreams import log_lines, stream_logs
 
         options = LogOptions(
             replica or "",

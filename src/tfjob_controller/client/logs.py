@@ -1,14 +1,12 @@
-"""Logs of training programs: which replicas are chosen, when their logs can be read, and their lines."""
+"""Logs of training programs: which replicas are chosen, and when their logs can be read."""
 
 from __future__ import annotations
 
 import math
-import queue
 import threading
 import time
-import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,7 +19,6 @@ from tfjob_controller.jobs.state.observed import is_finished
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
 from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.state.terminations import in_words, why_never_started
-from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
 
 ALL_REPLICAS = "all"
@@ -29,11 +26,6 @@ ALL_REPLICAS = "all"
 _SILENT_SECONDS = 7 * 86400.0
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
-# Each one followed is a connection of its own through the API server to a kubelet.
-MAX_FOLLOWED = 32
-# Limit for lines that are not read yet.
-_MAX_QUEUED_LINES = 1000
-_PUT_TIMEOUT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,18 +280,20 @@ class _Run:
 
 
 def _run_of(view: ReplicaState | None, container: str = "") -> _Run | None:
-    """Raises `ClientError` if the pod has no such container."""
+    """Of the container of that name, or else of the program. Raises `ClientError` if the pod has no such container."""
     if view is None or view.pod is None:
         return None
+    init: ContainerStatus | None = None
     if container:
-        return _run_of_container(view, view.pod, container)
-    if not view.is_up and view.exited is not None and why_never_started(view.exited):
+        status = _status_of(view, view.pod, container)
+    elif not view.is_up and view.exited is not None and why_never_started(view.exited):
         return None
-    name = view.replica.role.container
-    init = None if was_started(view.pod, name) else _failed_init(view.pod)
-    status = init or training_container(view.pod, name)
+    else:
+        container = view.replica.role.container
+        init = None if was_started(view.pod, container) else _failed_init(view.pod)
+        status = init or training_container(view.pod, container)
     if status is None:
-        return _Run(view.replica.id, view.pod, name, is_program=True)
+        return _Run(view.replica.id, view.pod, container, is_program=True)
     return _Run(
         view.replica.id,
         view.pod,
@@ -312,24 +306,12 @@ def _run_of(view: ReplicaState | None, container: str = "") -> _Run | None:
     )
 
 
-def _run_of_container(view: ReplicaState, pod: Pod, container: str) -> _Run:
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    status = next((status for status in statuses if status.name == container), None)
-    if status is None:
-        if statuses:
-            names = ", ".join(status.name for status in statuses)
-            raise ClientError(f"{view.replica.id} has no container {container}: it has {names}")
-        return _Run(view.replica.id, pod, container, is_program=True)
-    return _Run(
-        view.replica.id,
-        pod,
-        container,
-        is_program=True,
-        restarts=status.restart_count,
-        has_started=status.state.waiting is None or status.restart_count > 0,
-        is_running=status.state.running is not None,
-        exited=last_exit(status),
-    )
+def _status_of(view: ReplicaState, pod: Pod, container: str) -> ContainerStatus | None:
+    """Returns None if the kubelet has not reported any container yet."""
+    statuses = {status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+    if statuses and container not in statuses:
+        raise ClientError(f"{view.replica.id} has no container {container}: it has {', '.join(statuses)}")
+    return statuses.get(container)
 
 
 def _failed_init(pod: Pod) -> ContainerStatus | None:
@@ -352,111 +334,3 @@ def _running_init(pod: Pod) -> str:
         status.name for status in pod.status.init_container_statuses if status.state.running and not status.ready
     )
     return next((f": its init container {name} runs" for name in running), "")
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of one replica (`worker-1`), without its end."""
-
-    replica: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"[{self.replica}] {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class RawLine:
-    """One line of one replica as its program wrote it, without its end."""
-
-    replica: str
-    line: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The end of one replica's log; `error` says why it cannot be read."""
-
-    replica: str
-    error: ApiError | ClientError | None = None
-
-
-def stream_logs(reader: LogReader, replicas: Sequence[str], *, follow: bool) -> Generator[RawLine | LogEnd, None, None]:
-    """The lines of all replicas, and an end for each. For one thread. Raises `ClientError` for too many replicas.
-
-    Logs that are not followed are read one after the other. Followed logs of several replicas are read by one daemon
-    thread each, which put their lines into one bounded queue; closing the generator closes all connections.
-    """
-    if len(replicas) <= 1 or not follow:
-        return (item for replica in replicas for item in _stream_log(reader, replica))
-    if len(replicas) > MAX_FOLLOWED:
-        raise ClientError(f"{len(replicas)} replicas are too many to follow (at most {MAX_FOLLOWED}): choose some")
-    return _follow_all(reader, replicas)
-
-
-def log_lines(
-    items: Generator[RawLine | LogEnd, None, None], count: int, client_error: Callable[[ApiError], ClientError]
-) -> Iterator[LogLine]:
-    """The lines of `count` replicas, as `stream_logs` reads them, in text. For one thread.
-
-    If the log of one of several replicas cannot be read, a warning names it. Raises `ClientError` if no replica has a
-    log; `client_error` converts the API server's errors.
-    """
-    failed: list[ClientError] = []
-    with closing(items):
-        for item in items:
-            if isinstance(item, RawLine):
-                yield LogLine(item.replica, item.line.decode("utf-8", "replace"))
-            elif item.error is not None:
-                failed.append(client_error(item.error) if isinstance(item.error, ApiError) else item.error)
-                words = str(failed[-1])
-                if len(failed) < count:
-                    warnings.warn(words if words.startswith(item.replica) else f"{item.replica}: {words}", stacklevel=2)
-    if len(failed) == count:
-        raise failed[0]
-
-
-def _stream_log(reader: LogReader, replica: str) -> Generator[RawLine | LogEnd, None, None]:
-    try:
-        for line in reader.lines(replica):
-            yield RawLine(replica, line)
-    except (ApiError, ClientError) as error:
-        yield LogEnd(replica, error)
-    else:
-        yield LogEnd(replica)
-
-
-def _follow_all(reader: LogReader, replicas: Sequence[str]) -> Generator[RawLine | LogEnd, None, None]:
-    items: queue.Queue[RawLine | LogEnd] = queue.Queue(_MAX_QUEUED_LINES)
-    stopped = threading.Event()
-
-    def follow(replica: str) -> None:
-        try:
-            for item in _stream_log(reader, replica):
-                if not _put(items, item, stopped):
-                    return
-        except Exception as error:  # the reader waits for an end of each replica
-            _put(items, LogEnd(replica, ClientError(f"{replica}: {type(error).__name__}: {error}")), stopped)
-
-    for replica in replicas:
-        threading.Thread(target=follow, args=(replica,), name=f"log-{replica}", daemon=True).start()
-    left = len(replicas)
-    try:
-        while left:
-            item = items.get()
-            left -= isinstance(item, LogEnd)
-            yield item
-    finally:
-        stopped.set()
-        reader.close()
-
-
-def _put(items: queue.Queue[RawLine | LogEnd], item: RawLine | LogEnd, stopped: threading.Event) -> bool:
-    """False once the reader has stopped."""
-    while not stopped.is_set():
-        try:
-            items.put(item, timeout=_PUT_TIMEOUT_SECONDS)
-            return True
-        except queue.Full:
-            continue
-    return False

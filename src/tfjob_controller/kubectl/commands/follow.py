@@ -15,7 +15,8 @@ from typing import IO
 from tfjob_controller.client.errors import ClientError, WaitTimeoutError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.listwatch import closed_after
-from tfjob_controller.client.logs import LogOptions, LogReader, RawLine, stream_logs
+from tfjob_controller.client.logs import LogOptions, LogReader
+from tfjob_controller.client.logstreams import RawLine, stream_logs
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.client.text import one_line
 from tfjob_controller.client.waitconditions import Until, condition_text, is_reached

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.logs import MAX_FOLLOWED, LogLine, log_lines, stream_logs
+from tfjob_controller.client.logstreams import MAX_FOLLOWED, LogLine, log_lines, stream_logs
 from tfjob_controller.kube.errors import ApiError
 
 
