@@ -37,8 +37,7 @@ from tfjob_controller.storage.options import (
     resolve_export,
     resolve_initialize,
 )
-from tfjob_controller.util.commandline import Parser, UsageError
-from tfjob_controller.util.extras import install_hint
+from tfjob_controller.util.commandline import Parser, UsageError, install_hint
 from tfjob_controller.util.terminal import print_line
 
 PROGRAM = "tfjob-controller"

@@ -39,7 +39,7 @@ from tfjob_controller.simulator.simulation import (
     tenants_of,
     workload_cell,
 )
-from tfjob_controller.util.extras import install_hint
+from tfjob_controller.util.commandline import install_hint
 from tfjob_controller.util.terminal import print_line
 
 # The width of tables without a terminal.

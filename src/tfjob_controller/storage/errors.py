@@ -14,7 +14,7 @@ import errno
 import ssl
 from collections.abc import Iterator
 
-from tfjob_controller.util.extras import install_hint
+from tfjob_controller.util.commandline import install_hint
 
 EXIT_PERMANENT = 1
 EXIT_USAGE = 2

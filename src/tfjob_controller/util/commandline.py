@@ -1,4 +1,4 @@
-"""A parser of command lines that raises one line, where argparse prints its usage and exits."""
+"""Errors of command lines, one line each: what cannot be used, and what is not installed."""
 
 from __future__ import annotations
 
@@ -19,3 +19,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+
+def install_hint(extra: str) -> str:
+    """Returns what to do where a package of an optional extra is missing.
+
+    It names no index, where anybody could register the name of a package that is not there.
+    """
+    return f"in a clone of the project: pip install '.[{extra}]'"

@@ -103,3 +103,8 @@ def gang_enabled(spec: TrainJobSpec) -> bool | None:
 def metric_names_of(spec: TrainJobSpec) -> tuple[str, ...]:
     """The metrics to read from the log of node 0; empty if the log is not read."""
     return spec.metrics.names if spec.metrics is not None else DEFAULT_METRICS
+
+
+def metric_values_of(status: TrainJobStatus) -> dict[str, str]:
+    """The last value of each metric, by its name."""
+    return {metric.name: metric.value for metric in status.metrics}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfjob_controller.api.trainjob.defaults import metric_names_of, started_nodes_of
+from tfjob_controller.api.trainjob.defaults import metric_names_of, metric_values_of, started_nodes_of
 from tfjob_controller.api.trainjob.types import (
     DATASET_INITIALIZER,
     LAUNCHER,
@@ -92,6 +92,6 @@ CLIENT_KIND = ClientKind(
     ends_with_chief=lambda job: LAUNCHER in _steps(job),
     progress_of=lambda job: job.status.progress,
     percentage_of=_percentage,
-    metrics_of=lambda job: {metric.name: metric.value for metric in job.status.metrics},
+    metrics_of=lambda job: metric_values_of(job.status),
     logged_metrics_of=lambda job: metric_names_of(job.spec),
 )

@@ -15,7 +15,7 @@ from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.trainjob.defaults import metric_names_of
+from tfjob_controller.api.trainjob.defaults import metric_names_of, metric_values_of
 from tfjob_controller.api.trainjob.runtime import (
     CLUSTER_TRAINING_RUNTIMES,
     TRAINING_RUNTIMES,
@@ -194,7 +194,7 @@ def _figures_of(job: TrainJob) -> Mapping[str, str]:
     """Returns the last values of a running job's metrics."""
     if job.status.completion_time is not None:
         return {}
-    return {metric.name: metric.value for metric in job.status.metrics} | progress_of(job.status.trainer_status)
+    return metric_values_of(job.status) | progress_of(job.status.trainer_status)
 
 
 KIND = Kind(

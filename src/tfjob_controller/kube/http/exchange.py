@@ -248,9 +248,8 @@ def no_response_error(method: str, host: str, error: OSError) -> ApiError:
     if isinstance(error, PoolTimeoutError):
         reason, what = "PoolTimeout", "no connection became free in time"
     elif isinstance(error, NotConnectedError):
-        reason, through = (NOT_CONNECTED, "")
-        if error.proxy:
-            reason, through = PROXY_NOT_CONNECTED, f" through the proxy {error.proxy}"
+        reason = PROXY_NOT_CONNECTED if error.proxy else NOT_CONNECTED
+        through = f" through the proxy {error.proxy}" if error.proxy else ""
         what = f"cannot connect{through}: {_root(error)}"
     elif isinstance(error, TimeoutError):
         reason, what = "Timeout", "no answer in time"

@@ -8,7 +8,7 @@ from argparse import Namespace
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kubectl.output import print_notice
 from tfjob_controller.kubectl.session import Session
-from tfjob_controller.util.extras import install_hint
+from tfjob_controller.util.commandline import install_hint
 from tfjob_controller.util.terminal import print_line
 
 
