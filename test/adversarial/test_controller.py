@@ -22,7 +22,7 @@ from bench.usage import peak_resident_bytes, resident_bytes
 from helpers.cluster import Cluster
 from helpers.controller import Jobs
 from helpers.manifests import container, master, pod_template, tfjob, workers
-from helpers.poll import eventually
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster import ports
 from localcluster.api import Api, RefusedError
 from localcluster.crds import install_crds
@@ -32,8 +32,6 @@ from localcluster.programs import LOOPBACK
 pytestmark = pytest.mark.cluster
 
 MB = 1_000_000
-# Machines are shared and noisy; whoever waits polls, so a generous limit costs nothing.
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

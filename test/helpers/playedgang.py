@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.cluster import bind_pod
-from helpers.playground import PATIENCE_SECONDS, Trial
-from helpers.poll import eventually
+from helpers.playground import Trial
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster.fakekubelet import DEFAULT_NODES
 
 Object = dict[str, Any]

@@ -22,7 +22,7 @@ from typing import Any
 from helpers.cluster import pod_path, set_pod_terminated
 from helpers.controller import Jobs
 from helpers.manifests import container, pod_template, tfjob
-from helpers.poll import eventually, until
+from helpers.poll import PATIENCE_SECONDS, eventually, until
 from helpers.trainmanifests import trainjob
 from localcluster.api import RefusedError
 from localcluster.podstatus import Outcome
@@ -34,8 +34,6 @@ from tfjob_controller.programs.manager import Manager
 
 Object = dict[str, Any]
 
-# Machines are shared and noisy. All waits poll, so a generous limit costs nothing.
-PATIENCE_SECONDS = 60.0
 # A node without a kubelet. Its object exists, because kube-controller-manager deletes pods of missing nodes.
 NOBODYS_NODE = "nobodys-node"
 _STARTED = ("Pending", "Running")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from helpers.playground import PATIENCE_SECONDS, Trial, condition
-from helpers.poll import eventually
+from helpers.playground import Trial, condition
+from helpers.poll import PATIENCE_SECONDS, eventually
 from helpers.trainmanifests import runtime
 from localcluster.api import Api
 from localcluster.podstatus import Outcome

@@ -11,8 +11,8 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.logkubelet import Kubelet
 from helpers.notebooks import CELL_SECONDS, EXAMPLES, execute, kernel_home, parameterized, shown
-from helpers.playground import PATIENCE_SECONDS, Playground, Trial
-from helpers.poll import eventually
+from helpers.playground import Playground, Trial
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster.fakekubelet import FakeKubelet
 
 pytestmark = pytest.mark.cluster

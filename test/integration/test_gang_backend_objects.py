@@ -22,8 +22,8 @@ from helpers.controller import Jobs, running_controller
 from helpers.docs import DOCS, shown
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.manifests import container, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, condition
-from helpers.poll import eventually
+from helpers.playground import condition
+from helpers.poll import PATIENCE_SECONDS, eventually
 from helpers.renderings import named, render, render_with, template_of
 from helpers.trainmanifests import trainjob
 from localcluster.foreigncrds import install_foreign_crds

@@ -21,8 +21,6 @@ Object = dict[str, Any]
 
 KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 REFUSED = "at most 0 in this namespace"
-# A policy is in effect, or out of it, some time after it was written.
-PATIENCE_SECONDS = 60.0
 
 
 def gang(**spec: Any) -> Object:

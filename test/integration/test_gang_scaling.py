@@ -9,14 +9,13 @@ import pytest
 from helpers.cluster import Cluster
 from helpers.gangkeeper import Keeper, pod_name
 from helpers.gangscheduler import running_schedulers
-from helpers.poll import eventually
+from helpers.poll import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.cluster
 
 # The fixture's two nodes take four pods each.
 ALL = 8
 LIMITS: dict[str, Any] = {"minMembers": {"worker": 4}, "maxMembers": {"worker": ALL}}
-PATIENCE_SECONDS = 60.0
 
 Object = dict[str, Any]
 

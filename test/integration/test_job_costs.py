@@ -16,8 +16,7 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.kubernetesversion import STREAMING_SINCE, is_older_than
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS
-from helpers.poll import eventually
+from helpers.poll import PATIENCE_SECONDS, eventually
 from helpers.timing import shortest
 from helpers.trainjobs import step_of
 from helpers.trainmanifests import trainjob

@@ -12,8 +12,8 @@ from helpers.cluster import Cluster, set_pod_terminated
 from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.playground import PATIENCE_SECONDS, Trial
-from helpers.poll import eventually
+from helpers.playground import Trial
+from helpers.poll import PATIENCE_SECONDS, eventually
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Late, LoseAnswer, Seen

@@ -9,8 +9,8 @@ import pytest
 
 from helpers.kubectl import Kubectl
 from helpers.manifests import master, parameter_servers, workers
-from helpers.playground import PATIENCE_SECONDS, Trial, condition
-from helpers.poll import eventually
+from helpers.playground import Trial, condition
+from helpers.poll import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -8,8 +8,8 @@ import pytest
 
 from helpers.controller import Jobs
 from helpers.manifests import master, tfjob
-from helpers.playground import PATIENCE_SECONDS, Trial, condition
-from helpers.poll import eventually
+from helpers.playground import Trial, condition
+from helpers.poll import PATIENCE_SECONDS, eventually
 from helpers.trainjobs import await_ready, ends, nodes, step_of
 
 pytestmark = pytest.mark.cluster
