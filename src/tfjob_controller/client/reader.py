@@ -87,6 +87,21 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     series: EventSeries | None = None
     involved_object: ObjectMeta = ObjectMeta()
 
+    @property
+    def note(self) -> str:
+        """The message, by its name in events.k8s.io/v1."""
+        return self.message
+
+    @property
+    def last_seen(self) -> str:
+        """When it happened last; RFC 3339, possibly with fractions of a second."""
+        last = self.series.last_observed_time if self.series is not None else None
+        return last or self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
+
+    @property
+    def time(self) -> str:
+        return self.last_seen[:19]
+
 
 _decode_table = decoder_for(TablePage)
 _decode_event = decoder_for(Event)
@@ -209,10 +224,9 @@ class Reader:
             pods=by_job,
         )
 
-    def events(self, uid: str, event_type: str = "") -> Sequence[Event]:
+    def events(self, uid: str) -> Sequence[Event]:
         """About one object; the first `MAX_EVENTS`, with texts of at most `MAX_EVENT_CHARACTERS`."""
-        selector = f"involvedObject.uid={uid}" + (f",type={event_type}" if event_type else "")
-        pages = self._events.pages(self.namespace, field_selector=selector)
+        pages = self._events.pages(self.namespace, field_selector=f"involvedObject.uid={uid}")
         items = islice((item for page in pages for item in page.items), MAX_EVENTS)
         return [_shortened(_decode_event(item)) for item in within_bytes(items, MAX_READ_BYTES)]
 

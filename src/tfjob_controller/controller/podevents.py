@@ -12,8 +12,6 @@ Events of one object, for which the API server reads those of the whole namespac
 A user may write Events about a pod of any number and size, so a response is read up to `MAX_BYTES`, and answers are
 short, limited in number, and forgotten after `RETENTION_SECONDS`.
 
-A warning counts until the pod has got further: an Event that follows in the normal course of things makes it obsolete.
-
 Threads: any.
 
 Source: Kubernetes pkg/kubelet/events/event.go; client-go tools/record/events_cache.go.
@@ -30,6 +28,7 @@ import msgspec
 import structlog
 from cachetools import LRUCache
 
+from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.kube.codec import decode_list, decoder_for
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.events.recorder import EVENTS
@@ -38,7 +37,6 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.fairness import FairCache
-from tfjob_controller.util.text import shortened
 
 log = structlog.get_logger(__name__)
 
@@ -59,11 +57,6 @@ _RATE, _BURST = 5.0, 50
 _NAMESPACE_RATE, _NAMESPACE_BURST = 2.0, 20
 _MAX_NAMESPACES = 1000
 
-# The kubelet and other components report them when the pod or Job has got further.
-_PROGRESS = frozenset(("Scheduled", "Pulling", "Pulled", "SuccessfulCreate"))
-# The kubelet reports each failed volume, and after two minutes that the volumes of the pod are not mounted.
-_LESS_SPECIFIC = "Unable to attach or mount volumes"
-_AGGREGATED = "(combined from similar events): "
 # What differs between two attempts of the same kind: ids of sandboxes, and the generated end of the name of a pod.
 _VARIABLE = re.compile(r"[0-9a-f]{32,}|-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 
@@ -93,15 +86,6 @@ class ReportedEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _decode_event = decoder_for(ReportedEvent)
-
-
-def newest_warning(events: Sequence[ReportedEvent]) -> str:
-    """Returns `reason: note` of the newest warning; empty if there is none, or the object has got further since."""
-    progress = max((event.time for event in events if event.type == "Normal" and event.reason in _PROGRESS), default="")
-    warnings = [event for event in events if event.type == "Warning" and event.time > progress]
-    specific = [event for event in warnings if not event.note.startswith(_LESS_SPECIFIC)]
-    newest = max(specific or warnings, key=lambda event: event.time, default=None)
-    return "" if newest is None else shortened(f"{newest.reason}: {newest.note.removeprefix(_AGGREGATED)}")
 
 
 @dataclass(frozen=True, slots=True)

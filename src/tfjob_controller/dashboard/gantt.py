@@ -1,9 +1,10 @@
 """The chart of a job's replicas over time, from the same diagnostics as the timeline of `explain`. Pure.
 
 A replica waits for capacity with its gang, and is then admitted; its pod waits until it is scheduled, is prepared
-(volumes, init containers, pulled images) until its training container starts, and runs until that ends. Of earlier
-runs in the same pod the last one is known; of pods that were deleted since, what events still say. A mark shows each
-restart.
+(volumes, init containers, pulled images) until its training container starts, and runs until that ends. It is blocked
+while the kubelet waits before it tries again (a crash, an image that cannot be pulled). Of earlier runs in the same pod
+the last one is known; of pods that were deleted since, what events still say. A mark shows each restart. Nothing waits
+any more once the job has ended.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.gang import ADMITTED as GANG_ADMITTED
-from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, index_of, kind_of
+from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, RELEASED, index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
+from tfjob_controller.client.diagnostics.diagnosis import BLOCKING_REASONS, waiting_containers
 from tfjob_controller.client.diagnostics.timeline import replica_of
+from tfjob_controller.client.kinds import status_of
+from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import parse_time_or_none
 
-PHASES = WAITING, ADMITTED, PREPARING, PULLING, RUNNING, SUCCEEDED, FAILED, EARLIER = (
+PHASES = WAITING, ADMITTED, PREPARING, PULLING, BLOCKED, RUNNING, SUCCEEDED, FAILED, EARLIER = (
     "waiting",
     "admitted",
     "preparing",
     "pulling",
+    "blocked",
     "running",
     "succeeded",
     "failed",
@@ -33,6 +38,8 @@ PHASES = WAITING, ADMITTED, PREPARING, PULLING, RUNNING, SUCCEEDED, FAILED, EARL
 # Not a phase: the begin of a run after an earlier one.
 RESTART = "restart"
 MAX_REPLICAS = 64
+# Events of the kubelet about an attempt that failed.
+_FAILURES = ("Failed", "BackOff")
 _NEVER = "1970-01-01T00:00:00Z"
 
 
@@ -87,17 +94,24 @@ def gantt(case: Diagnostics, now: datetime) -> Gantt:
     """The chart of a job's replicas."""
     gang = case.gangs[0] if case.gangs else None
     wait = _wait(gang) if gang is not None else None
+    end = min(now, parse_time_or_none(status_of(case.seen.job).completion_time) or now)
+    blocked = {
+        pod: message
+        for pod, (reason, message) in waiting_containers(case.pods)
+        if reason in BLOCKING_REASONS and end == now
+    }
     spans: dict[str, list[_Span]] = {}
     for replica, told in _earlier_pods(case):
         spans.setdefault(replica, []).extend(_spans_of_events(told, now))
     events = _events_by_pod(case.events)
     for pod in case.pods:
         if replica := replica_of(pod):
-            found = _spans(pod, events.get(pod["metadata"].get("uid", ""), ()), wait, now)
+            pod_events = events.get(pod["metadata"].get("uid", ""), ())
+            found = _spans(pod, pod_events, wait, blocked.get(replica, ""), end, now)
             spans.setdefault(replica, []).extend(found)
     if gang is not None and wait is not None:
         for replica in {*spans, *_members(gang)}:
-            queued = _Span(WAITING, wait.since, wait.until or now, "waits for capacity as a gang")
+            queued = _Span(WAITING, wait.since, wait.until or max(end, wait.since), "waits for capacity as a gang")
             spans[replica] = [queued, *spans.get(replica, ())]
     return _chart({replica: _with_restarts(found) for replica, found in spans.items() if found}, now)
 
@@ -134,7 +148,8 @@ def _start(span: _Span) -> datetime:
 def _wait(gang: Object) -> _Wait | None:
     status = gang.get("status") or {}
     since = parse_time_or_none(gang["metadata"].get("creationTimestamp"))
-    admitted = parse_time_or_none(status.get("admittedTime")) if status.get("phase") in (GANG_ADMITTED, BOUND) else None
+    was_admitted = status.get("phase") in (GANG_ADMITTED, BOUND, RELEASED)
+    admitted = parse_time_or_none(status.get("admittedTime")) if was_admitted else None
     if admitted is not None:  # the creation of a pod, which follows, is known to the second only
         admitted = admitted.replace(microsecond=0)
     return _Wait(since, admitted) if since is not None else None
@@ -146,7 +161,10 @@ def _members(gang: Object) -> Iterator[str]:
     return itertools.islice(names, MAX_MEMBERS)
 
 
-def _spans(pod: Object, events: Sequence[Object], wait: _Wait | None, now: datetime) -> Iterator[_Span]:
+def _spans(
+    pod: Object, events: Sequence[Object], wait: _Wait | None, blocked: str, end: datetime, now: datetime
+) -> Iterator[_Span]:
+    """`blocked` says why the pod is blocked, if it is; `end` is the end of the job, or now."""
     status = pod.get("status", {})
     created = parse_time_or_none(pod["metadata"].get("creationTimestamp"))
     if created is None:
@@ -158,21 +176,26 @@ def _spans(pod: Object, events: Sequence[Object], wait: _Wait | None, now: datet
     }
     scheduled = parse_time_or_none(conditions.get("PodScheduled", {}).get("lastTransitionTime"))
     runs = sorted(_runs(status, now), key=_start)
-    until = (
-        runs[0].start
-        if runs
-        else parse_time_or_none(status.get("startTime"))
-        if status.get("phase") == "Failed"
-        else None
-    )
+    failed = parse_time_or_none(status.get("startTime")) if status.get("phase") == "Failed" else None
+    blocked_since = _blocked_since(events, runs, scheduled or created) if blocked else None
+    until = runs[0].start if runs else failed or blocked_since or max(end, created)
     if wait is not None and wait.until is not None and wait.until <= created:
-        yield _Span(ADMITTED, wait.until, scheduled or until or now, "has capacity and waits for its node")
+        yield _Span(ADMITTED, wait.until, scheduled or until, "has capacity and waits for its node")
     else:
-        yield _Span(WAITING, created, scheduled or until or now, "waits for a node")
+        yield _Span(WAITING, created, scheduled or until, "waits for a node")
     if scheduled is not None:
-        yield _Span(PREPARING, scheduled, until or now, f"prepared on {pod['spec'].get('nodeName', 'its node')}")
-        yield from _pulls(events, until or now)
+        yield _Span(PREPARING, scheduled, until, f"prepared on {pod['spec'].get('nodeName', 'its node')}")
+        yield from _pulls(events, until)
     yield from runs
+    if blocked_since is not None:
+        yield _Span(BLOCKED, blocked_since, end, shortened(blocked))
+
+
+def _blocked_since(events: Sequence[Object], runs: Sequence[_Span], scheduled: datetime) -> datetime:
+    """The end of the last run, or else the kubelet's first failed attempt to start the pod."""
+    failed = (event_time(event) for event in events if event.get("reason") in _FAILURES)
+    moments = [run.end for run in runs[-1:]] or [moment for time in failed if (moment := parse_time_or_none(time))]
+    return min(moments, default=scheduled)
 
 
 def _pulls(events: Sequence[Object], until: datetime) -> Iterator[_Span]:

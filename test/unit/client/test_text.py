@@ -44,7 +44,7 @@ def test_a_description_as_html_is_escaped() -> None:
     cluster = running_world()
     cluster.exits("worker-0", 1, "Error", EVIL)
     views = replica_views(cluster.job, cluster.observed, cluster.now)
-    shown = describe(cluster.job, views, lambda uid, event_type: [])._repr_html_()
+    shown = describe(cluster.job, views, lambda uid: [])._repr_html_()
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
     assert "worker-0" in shown

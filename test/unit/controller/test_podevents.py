@@ -18,8 +18,8 @@ from tfjob_controller.controller.podevents import (
     RETENTION_SECONDS,
     PodEvents,
     ReportedEvent,
-    newest_warning,
 )
+from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta
 

@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from tfjob_controller.client.diagnostics.collection import Diagnostics
 from tfjob_controller.client.kinds import TFJOB, snapshot_decoder
 from tfjob_controller.dashboard.gantt import (
     ADMITTED,
+    BLOCKED,
     EARLIER,
     FAILED,
     MAX_REPLICAS,
@@ -63,12 +65,15 @@ def gang(phase: str, count: int, **status: str) -> Object:
     }
 
 
-def chart(*pods: Object, gangs: list[Object] | None = None, events: list[Object] | None = None) -> Gantt:
-    seen = snapshot_decoder(TFJOB)(msgspec.json.encode(JOB))
+def chart(
+    *pods: Object, gangs: list[Object] | None = None, events: list[Object] | None = None, ended: int | None = None
+) -> Gantt:
+    status = {} if ended is None else {"completionTime": at(ended)}
+    seen = snapshot_decoder(TFJOB)(msgspec.json.encode({**JOB, "status": status}))
     return gantt(Diagnostics(seen, pods=list(pods), gangs=gangs or [], events=events or []), NOW)
 
 
-def phases(*pods: Object, **more: list[Object]) -> dict[str, list[tuple[str, float, float]]]:
+def phases(*pods: Object, **more: Any) -> dict[str, list[tuple[str, float, float]]]:
     rows = chart(*pods, **more).rows
     return {each.replica: [(bar.phase, bar.start, bar.end) for bar in each.bars] for each in rows}
 
@@ -114,6 +119,50 @@ def test_a_gang_is_admitted_before_its_pods_have_nodes() -> None:
         (PREPARING, 60.0, 80.0),
         (RUNNING, 80.0, 100.0),
     ]
+
+
+@pytest.mark.parametrize("phase", ["Waiting", "Released"])
+def test_nothing_waits_after_the_end_of_the_job(phase: str) -> None:
+    admitted = {"admittedTime": at(20)} if phase == "Released" else {}
+    ended = {"state": {"terminated": {"startedAt": at(40), "finishedAt": at(60), "exitCode": 0}}}
+    pods = [pod(0, created=20, scheduled=30, **ended), pod(1, created=20)] if admitted else []
+    bars = chart(*pods, gangs=[gang(phase, 2, **admitted)], ended=60).rows
+    assert [max(bar.end for bar in row.bars) for row in bars] == [100.0, 100.0]
+    waits = [bar for row in bars for bar in row.bars if bar.phase == WAITING]
+    assert {bar.end for bar in waits} == {33.33 if admitted else 100.0}
+    assert not any(bar.phase == BLOCKED for row in bars for bar in row.bars)
+
+
+@pytest.mark.parametrize(
+    ("container", "events", "bars"),
+    [
+        (
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}},
+            [("Pulling", 15), ("Failed", 20), ("BackOff", 30)],
+            [(PREPARING, 10.0, 20.0), (PULLING, 15.0, 20.0), (BLOCKED, 20.0, 100.0)],
+        ),
+        (
+            {"state": {"waiting": {"reason": "CreateContainerConfigError"}}},
+            [],
+            [(PREPARING, 10.0, 10.0), (BLOCKED, 10.0, 100.0)],
+        ),
+        (
+            {
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"startedAt": at(20), "finishedAt": at(30), "exitCode": 1}},
+            },
+            [],
+            [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 30.0), (BLOCKED, 30.0, 100.0)],
+        ),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, [], [(PREPARING, 10.0, 100.0)]),
+    ],
+    ids=["image", "config", "crash", "creating"],
+)
+def test_a_pod_that_the_kubelet_tries_to_start_again_is_blocked(
+    container: Object, events: list[tuple[str, int]], bars: list[tuple[str, float, float]]
+) -> None:
+    found = phases(pod(0, scheduled=10, **container), events=[event(*each) for each in events])
+    assert found["worker-0"][1:] == bars
 
 
 def test_pulling_an_image_is_a_part_of_the_preparation() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 import msgspec
 
@@ -14,12 +15,12 @@ from tfjob_controller.client.diagnostics.diagnosis import job_hints
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
+from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
 from tfjob_controller.jobs.state.terminations import in_words
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
-from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.util.text import shortened
 
 # Events are read for this many waiting replicas; the others usually have the same cause.
@@ -111,13 +112,15 @@ def _bar(percentage: int | None) -> str:
     return f"[{'#' * done}{'-' * (_BAR_LENGTH - done)}] "
 
 
-# Reads the events about the object with a UID, of one type unless that is empty.
-EventsOf = Callable[[str, str], Iterable[Event]]
+# Reads the events about the object with a UID.
+EventsOf = Callable[[str], Iterable[Event]]
 
 
 def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) -> Description:
     kind, meta, status = kind_of(job), job.metadata, status_of(job)
     counts = next_restart_counts(views, status.restart_counts)
+    child_events = _child_events(views, events_of)
+    warnings = (event for events in child_events.values() for event in events if event.type == "Warning")
     return Description(
         name=meta.name,
         namespace=meta.namespace,
@@ -136,9 +139,9 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
         progress_percentage=kind.percentage_of(job),
         metrics=dict(kind.metrics_of(job)),
         hints=job_hints(job),
-        replicas=[_row(view, counts) for view in views],
+        replicas=[_row(view, counts, child_events) for view in views],
         conditions=list(job.status.conditions),
-        events=_events(meta, views, events_of),
+        events=event_rows(meta.name, chain(events_of(meta.uid), warnings))[-MAX_EVENTS:],
         kind=kind.resource.kind,
         checkpoint=_checkpoint(status.checkpoint),
     )
@@ -155,7 +158,7 @@ def _checkpoint(checkpoint: CheckpointStatus | None) -> str:
     return "; ".join(each for each in (saved, failed, restored) if each)
 
 
-def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
+def _row(view: ReplicaState, restart_counts: Mapping[str, int], events: Mapping[str, Sequence[Event]]) -> ReplicaRow:
     pod = view.pod
     return ReplicaRow(
         replica=view.replica.id,
@@ -165,7 +168,7 @@ def _row(view: ReplicaState, restart_counts: Mapping[str, int]) -> ReplicaRow:
         ready=view.is_ready,
         restarts=restarts_of(view.replica.id, restart_counts),
         last_exit=in_words(view.exited) if view.exited is not None else "",
-        message=_message(view),
+        message=_warning(view, events) or _message(view),
     )
 
 
@@ -184,6 +187,14 @@ def _display_state(view: ReplicaState) -> str:
     return "Pending" if view.pod is None or view.pending else "Starting"
 
 
+def _warning(view: ReplicaState, events: Mapping[str, Sequence[Event]]) -> str:
+    """Returns the newest warning about a replica without a pod, or whose pod does not say why it does not start."""
+    if view.pod is not None and view.pending:
+        return ""
+    about = view.pod or view.job
+    return newest_warning(events.get(about.metadata.uid, ())) if about is not None else ""
+
+
 def _message(view: ReplicaState) -> str:
     """Returns why the replica waits, or else the last message of its program, or else its activity."""
     if view.pending:
@@ -197,15 +208,12 @@ def _message(view: ReplicaState) -> str:
     return "starting" if view.pod is not None else "waiting for its pod"
 
 
-def _events(meta: ObjectMeta, views: Sequence[ReplicaState], events_of: EventsOf) -> list[EventRow]:
-    """Returns events of the job, and warnings about the Jobs and pods of waiting replicas, oldest first."""
-    found = list(events_of(meta.uid, ""))
+def _child_events(views: Sequence[ReplicaState], events_of: EventsOf) -> dict[str, Sequence[Event]]:
+    """Returns the events about the Jobs and pods of waiting replicas, by the UID of the Job or pod."""
     waiting = [view for view in views if view.state == replica_state.RUNNING and not view.is_up]
-    for view in waiting[:MAX_REPLICAS_WITH_EVENTS]:
-        for child in (view.job, view.pod):
-            if child is not None:
-                found.extend(events_of(child.metadata.uid, "Warning"))
-    return event_rows(meta.name, found)[-MAX_EVENTS:]
+    children = chain.from_iterable((view.job, view.pod) for view in waiting[:MAX_REPLICAS_WITH_EVENTS])
+    uids = (child.metadata.uid for child in children if child is not None)
+    return {uid: list(events_of(uid)) for uid in dict.fromkeys(uids)}
 
 
 def event_rows(job_name: str, events: Iterable[Event]) -> list[EventRow]:
@@ -215,10 +223,9 @@ def event_rows(job_name: str, events: Iterable[Event]) -> list[EventRow]:
 
 def _event_row(job_name: str, event: Event) -> EventRow:
     series = event.series
-    seen = (series.last_observed_time if series else None) or event.last_timestamp or event.event_time
     about = event.involved_object.name
     return EventRow(
-        last_seen=seen or event.metadata.creation_timestamp or "",
+        last_seen=event.last_seen,
         type=event.type,
         reason=event.reason,
         about="" if about == job_name else about,

@@ -29,6 +29,8 @@ _NAMED = 3
 _BAD_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _BAD_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _CRASHES = "CrashLoopBackOff"
+# The kubelet tries again, and people have to correct something.
+BLOCKING_REASONS = _BAD_IMAGE | _BAD_CONFIG | {_CRASHES}
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -175,7 +177,7 @@ def _when(spec: Object, status: Object) -> str:
 
 
 def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
-    waiting = dict(_waiting_containers(case.pods))
+    waiting = dict(waiting_containers(case.pods))
     image = "the kubelet tries again, at most every 5 minutes; correct the image name, or add an imagePullSecret"
     config = "the kubelet tries again; correct what the message names"
     crash = f"it is restarted with a backoff of up to 5 minutes; {_limit(case.seen.job, status)}"
@@ -232,7 +234,7 @@ def _limit(job: AnyJob, status: TrainingStatus) -> str:
     return f"restarts so far: {status.restarts - status.disruptions}, {of}{more}"
 
 
-def _waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
+def waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
     """For each pod its first waiting container: the reason, and the reason with its message."""
     for pod in _live(pods):
         status = pod.get("status", {})

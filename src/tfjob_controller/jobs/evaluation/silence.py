@@ -4,15 +4,17 @@ A kubelet reports only by Events that it cannot mount a volume (the Secret does 
 sandbox: the containers wait with ContainerCreating, like those of any pod whose image is being pulled. In the same way,
 only the Events of a Job say why its pod cannot be created (quota, Pod Security, a missing ServiceAccount).
 `controller.podevents` reads the newest warning of such objects, and the evaluation takes it from
-`ObservedState.warnings`.
+`ObservedState.warnings`. A warning counts until the pod has got further: an Event that follows in the normal course of
+things makes it obsolete.
 
 Source: Kubernetes pkg/kubelet/kubelet.go (SyncPod), pkg/controller/job/job_controller.go (manageJob).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.jobs.evaluation.jobstate import JobState
@@ -26,6 +28,7 @@ from tfjob_controller.jobs.state.pods import (
     native_sidecars,
 )
 from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import seconds_until
 
 # Most pods have started a container by then, unless their image is large.
@@ -34,6 +37,35 @@ SILENT_SECONDS = 20
 PERIOD_SECONDS = 15.0
 # Of pods behind the first one with a reason.
 NOT_STARTED = "no container has started"
+
+# The kubelet and other components report them when the pod or Job has got further.
+_PROGRESS = frozenset(("Scheduled", "Pulling", "Pulled", "SuccessfulCreate"))
+# The kubelet reports each failed volume, and after two minutes that the volumes of the pod are not mounted.
+_LESS_SPECIFIC = "Unable to attach or mount volumes"
+_AGGREGATED = "(combined from similar events): "
+
+
+class Reported(Protocol):
+    """An Event of either API. `time` is when it happened last, in whole seconds."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def note(self) -> str: ...
+    @property
+    def time(self) -> str: ...
+
+
+def newest_warning(events: Iterable[Reported]) -> str:
+    """Returns `reason: note` of the newest warning; empty if there is none, or the object has got further since."""
+    events = list(events)
+    progress = max((event.time for event in events if event.type == "Normal" and event.reason in _PROGRESS), default="")
+    warnings = [event for event in events if event.type == "Warning" and event.time > progress]
+    specific = [event for event in warnings if not event.note.startswith(_LESS_SPECIFIC)]
+    newest = max(specific or warnings, key=lambda event: event.time, default=None)
+    return "" if newest is None else shortened(f"{newest.reason}: {newest.note.removeprefix(_AGGREGATED)}")
 
 
 def unexplained(state: JobState) -> list[str]:

@@ -28,7 +28,7 @@ from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kube.meta import ObjectMeta
 
 
-def no_events(uid: str, event_type: str) -> list[Event]:
+def no_events(uid: str) -> list[Event]:
     return []
 
 
@@ -188,16 +188,45 @@ def test_a_job_that_can_never_run_or_has_not_begun_has_no_replicas() -> None:
 def test_events_are_asked_for_of_the_job_and_of_a_few_replicas_that_wait() -> None:
     cluster = world(master(), workers(9))
     cluster.settle()
-    asked: list[tuple[str, str]] = []
+    read: list[str] = []
 
-    def events_of(uid: str, event_type: str) -> list[Event]:
-        asked.append((uid, event_type))
-        return []
+    def events_of(uid: str) -> list[Event]:
+        read.append(uid)
+        return [event(reason, 1, "") for reason in ("FailedMount", "Pulled")]
 
-    describe(cluster.job, replica_views(cluster.job, cluster.observed, cluster.now), events_of)
-    assert asked[0] == (cluster.job.metadata.uid, "")
-    assert {event_type for _, event_type in asked[1:]} == {"Warning"}
-    assert 1 < len(asked) <= 1 + 2 * MAX_REPLICAS_WITH_EVENTS
+    views = replica_views(cluster.job, cluster.observed, cluster.now)
+    described = describe(cluster.job, views, events_of)
+    assert cluster.job.metadata.uid in read
+    assert 1 < len(read) <= 1 + 2 * MAX_REPLICAS_WITH_EVENTS
+    assert sum(row.reason == "Pulled" for row in described.events) == 1, "of children, only warnings are shown"
+
+
+def event(reason: str, second: int, message: str) -> Event:
+    is_normal = reason in ("Pulled", "SuccessfulCreate")
+    time = f"2026-01-01T00:00:{second:02}Z"
+    return Event(ObjectMeta(), "Normal" if is_normal else "Warning", reason, message, last_timestamp=time)
+
+
+def test_a_replica_that_does_not_start_says_what_the_newest_warning_says() -> None:
+    quota = event("FailedCreate", 1, 'pods "a" is forbidden: exceeded quota')
+    mount = event("FailedMount", 2, 'secret "keys" not found')
+    cluster = world()
+    cluster.settle()
+    cluster.advance(60)
+
+    def message(*events: Event) -> str:
+        views = replica_views(cluster.job, cluster.observed, cluster.now)
+        uids = {child.metadata.uid for view in views for child in (view.pod, view.job) if child is not None}
+        return describe(cluster.job, views, lambda uid: events if uid in uids else ()).replicas[0].message
+
+    assert message(quota) == 'FailedCreate: pods "a" is forbidden: exceeded quota'
+    assert "kubectl describe job" in message(quota, event("SuccessfulCreate", 2, ""))
+    cluster.pod("master-0", phase="Pending")
+    assert message(mount) == 'FailedMount: secret "keys" not found'
+    assert message(mount, event("Pulled", 3, "")) == "starting"
+    waiting = ContainerState(waiting=Waiting("ImagePullBackOff", "no such image"))
+    cluster.pod("master-0", phase="Pending", container_statuses=(ContainerStatus("tensorflow", state=waiting),))
+    assert message(mount) == "ImagePullBackOff: no such image", "the pod's own reason comes first"
 
 
 def test_of_many_events_the_last_are_shown_in_order_of_time() -> None:
@@ -207,7 +236,7 @@ def test_of_many_events_the_last_are_shown_in_order_of_time() -> None:
     new = Event(ObjectMeta(), reason="New", event_time="2026-01-01T00:00:02.000000Z", series=series)
     bare = Event(ObjectMeta(creation_timestamp="2026-01-01T00:00:05Z"), reason="Bare")
     many = [replace(old, last_timestamp=f"2025-01-01T00:00:{second:02}Z") for second in range(MAX_EVENTS)]
-    events = describe(cluster.job, (), lambda uid, event_type: [new, bare, old, *many]).events
+    events = describe(cluster.job, (), lambda uid: [new, bare, old, *many]).events
     assert len(events) == MAX_EVENTS
     assert [(event.reason, event.count) for event in events[-3:]] == [("Old", 4), ("Bare", 1), ("New", 7)]
 

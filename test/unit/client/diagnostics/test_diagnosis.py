@@ -325,7 +325,7 @@ def test_times_that_somebody_has_edited_hide_no_diagnosis(field: str, text: str)
     assert diagnose(ended).next.startswith(next_)
     job = ended.seen.job
     now = datetime(2026, 1, 2, tzinfo=UTC)
-    shown = describe(job, replica_views(job, ObservedState(), now), lambda uid, event_type: [])
+    shown = describe(job, replica_views(job, ObservedState(), now), lambda uid: [])
     assert "exit code 1" in to_html(shown, now)
     assert timeline(ended)
     assert gantt(ended, now).rows == ()
