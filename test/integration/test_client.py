@@ -147,6 +147,31 @@ def test_what_the_server_refuses_in_a_manifest_is_reported(client: Client) -> No
         client.submit(tfjob("wrong", image="localhost/t", cleanPodPolice="All"))
 
 
+def refusal(client: Client, manifest: dict[str, Any]) -> str:
+    """What the client says of a job that only Kubernetes' own validation of its pods finds to be wrong."""
+    with pytest.raises(ClientError) as refused:
+        client.submit(manifest)
+    assert manifest["metadata"]["name"] not in [job.name for job in client.jobs()]
+    return str(refused.value)
+
+
+def test_pods_that_kubernetes_would_refuse_are_reported_before_there_is_a_job(client: Client) -> None:
+    more_than_the_limit = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
+    job = tfjob("refused", image="localhost/t", workers=1, master=False, resources={"cpu": "1"})
+    (container,) = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
+    container["resources"] = more_than_the_limit
+    assert refusal(client, job).startswith(
+        "Kubernetes refuses the pods of worker: spec.containers[0].resources.requests: Invalid value"
+    )
+    train = trainjob("refused", image="localhost/t", nodes=1)
+    train["spec"]["trainer"]["resourcesPerNode"] = more_than_the_limit
+    assert refusal(client, train).startswith(
+        "Kubernetes refuses the pods of node: spec.containers[0].resources.requests: Invalid value"
+    )
+    job = tfjob("refused", image="localhost/t", resources={"cpu": "4x"})
+    assert "resources" in refusal(client, job)
+
+
 # Logs
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfjob_controller.api.trainjob.types import TrainJob
-from tfjob_controller.client.errors import LISTING, NOT_FOUND_REASON, AmbiguousNameError, ClientError
+from tfjob_controller.client.errors import LISTING, AmbiguousNameError, ClientError
 from tfjob_controller.client.job import Job, Jobs, job_table
 from tfjob_controller.client.kinds import KINDS, Snapshot, kinds_named
 from tfjob_controller.client.reader import Connection
-from tfjob_controller.client.validation import check_runtime, validate_manifest
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.client.validation import DRY_RUN, STRICT, check_children, validate_manifest
+from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 from tfjob_controller.kube.requester import Requester
 
 _LISTING = "`client.jobs(all_namespaces=True)`"
@@ -104,14 +103,19 @@ class Client:
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:
         """Create a job from a manifest, such as `tfjob()` and `trainjob()` build.
 
-        An invalid manifest is refused before it is sent, and so is a runtime or framework that the cluster lacks, as
-        far as the user may read runtimes. With `dry_run` the server only returns the job that it would create.
+        An invalid manifest is refused before it is sent, and so is one with a runtime or framework that the cluster
+        lacks, or with pods that Kubernetes would refuse, as far as the user may read runtimes and create Jobs. With
+        `dry_run` the server only returns the job that it would create.
         """
         sent = validate_manifest(manifest, self.namespace)
-        query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
+        query = STRICT | (DRY_RUN if dry_run else {})
         with self._connection.client_errors():
-            if isinstance(sent.job, TrainJob):
-                check_runtime(self._connection.requester, sent.namespace, sent.job)
+            try:
+                check_children(self._connection.requester, sent)
+            except ClientError:
+                # If the job itself is wrong, the server's message names its field.
+                self._connection.create(sent.kind, sent.namespace, sent.body, STRICT | DRY_RUN)
+                raise
             return Job(self._connection, self._connection.create(sent.kind, sent.namespace, sent.body, query))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tfjob_controller.kube.errors import PROXY_NOT_CONNECTED, ApiError
 
-NOT_FOUND_REASON = "NotFound"
 # The reason of errors after the transport was closed.
 CLOSED = "Closed"
 _READS = ("get", "list", "watch")
@@ -55,11 +54,6 @@ def error_text(error: ApiError, server: str, listing: str = LISTING) -> str:
     return f"{error.message}: {remedy}" if remedy else error.message
 
 
-def is_unknown_kind(error: ApiError) -> bool:
-    """True if the cluster does not know the kind; False if it knows the kind, and has no object of that name."""
-    return error.is_not_found and not (error.reason == NOT_FOUND_REASON and '"' in error.message)
-
-
 def _remedy(error: ApiError, server: str, listing: str) -> str:
     if error.reason == CLOSED:
         return "make a new Client"
@@ -75,7 +69,7 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
         return _role(error.message)
     if not error.is_not_found:
         return ""
-    if not is_unknown_kind(error):
+    if not error.is_unknown_kind:
         return f"{listing} shows those that exist"
     remedy = "`kubectl apply --server-side -k manifests/overlays/crds`"
     return f"the cluster knows no TFJobs: {remedy} (or choose another context)"

@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfjob_controller.api.common.core import Scale
 from tfjob_controller.api.common.status import JobCondition
-from tfjob_controller.client.errors import (
-    NOT_FOUND_REASON,
-    ClientError,
-    JobDeletedError,
-    JobEndedError,
-    WaitTimeoutError,
-)
+from tfjob_controller.client.errors import ClientError, JobDeletedError, JobEndedError, WaitTimeoutError
 from tfjob_controller.client.kinds import AnyJob, Snapshot, kind_of
 from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
 from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_reached
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.diagnostics.description import Description, EventRow

@@ -1,7 +1,7 @@
 """A kind of job as its users see it: what the Python client, the plugin and the dashboard know of it.
 
 It imports little, since a plugin starts for each command; its functions import what they need. They take a job of
-this kind, and are pure.
+this kind, and all but `preview_of` are pure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tfjob_controller.kube.meta import Resource
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
     from tfjob_controller.jobs.state.observed import TrainingJob
+    from tfjob_controller.kube.requester import Requester
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,12 @@ class ClientKind:
     """The first error of the spec, with the API server's message; None for a valid spec."""
     plan_of: Callable[[Any], Plan | None]
     """The replicas of a valid job, as far as its object tells; None before it has started."""
+    preview_of: Callable[[Any, Requester], Plan | None]
+    """The plan that the controller would make of a new, valid job.
+
+    None if it depends on what the user may not read, or on a framework that only the controller has. Raises
+    `UnplannableError`, and `ApiError` if the server does not respond.
+    """
     restart_limit_of: Callable[[Any], int | None]
     ready_of: Callable[[Any], Mapping[str, str]]
     """By role, as `3/4`: the roles that a table of jobs shows."""

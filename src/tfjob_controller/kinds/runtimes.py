@@ -23,7 +23,6 @@ from tfjob_controller.controller.handlers import (
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.jobs.naming import runtime_id_of
 from tfjob_controller.kube.cache.informer import Informer
-from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
@@ -32,6 +31,13 @@ from tfjob_controller.util.timestamps import seconds_until
 
 JobT = TypeVar("JobT", bound=Object)
 RuntimeT = TypeVar("RuntimeT", bound=Object)
+FoundT = TypeVar("FoundT", covariant=True)
+
+
+class Lookup(Protocol[FoundT]):
+    """A cache, or a dict."""
+
+    def get(self, key: str, /) -> FoundT | None: ...
 
 
 class _Started(Protocol):
@@ -95,7 +101,7 @@ def reference_key(job: Object, name: str, *, is_namespaced: bool) -> str:
     return f"{job.metadata.namespace}/{name}" if is_namespaced else name
 
 
-def find_runtime(namespaced: Store[RuntimeT], cluster: Store[RuntimeT], key: str) -> RuntimeT | None:
+def find_runtime(namespaced: Lookup[RuntimeT], cluster: Lookup[RuntimeT], key: str) -> RuntimeT | None:
     """Returns the runtime of a `reference_key`; None if there is none (yet)."""
     return (namespaced if "/" in key else cluster).get(key)
 

@@ -10,6 +10,7 @@ NO_RESPONSE = 0
 NOT_CONNECTED, PROXY_NOT_CONNECTED = "NotConnected", "ProxyNotConnected"
 # It has a bound for responses.
 RESPONSE_TOO_LARGE = "ResponseTooLarge"
+NOT_FOUND_REASON = "NotFound"
 
 
 class ApiError(Exception):
@@ -60,6 +61,11 @@ class ApiError(Exception):
     @property
     def is_not_found(self) -> bool:
         return self.status == 404
+
+    @property
+    def is_unknown_kind(self) -> bool:
+        """The cluster does not know the kind. If it does, the message quotes the name of the missing object."""
+        return self.is_not_found and not (self.reason == NOT_FOUND_REASON and '"' in self.message)
 
     @property
     def is_already_exists(self) -> bool:

@@ -18,7 +18,7 @@ from tfjob_controller.client.diagnostics.collection import collect_diagnostics
 from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
-from tfjob_controller.client.errors import NOT_FOUND_REASON, ClientError, JobDeletedError
+from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
@@ -32,7 +32,7 @@ from tfjob_controller.dashboard.pages.logstream import stream_log
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5

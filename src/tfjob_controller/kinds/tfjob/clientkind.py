@@ -12,6 +12,10 @@ from tfjob_controller.kinds.clientkind import ClientKind
 
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
+    from tfjob_controller.kube.requester import Requester
+
+# The id of a job that has none yet.
+_PREVIEW_ID = "0000"
 
 
 def _problem(job: TFJob) -> str | None:
@@ -25,6 +29,19 @@ def _plan(job: TFJob) -> Plan | None:
     from tfjob_controller.kinds.tfjob.plan import build_plan
 
     return build_plan(job, ControllerConfig()) if job.spec.runtime_id else None
+
+
+def _preview(job: TFJob, requester: Requester) -> Plan:
+    from msgspec.structs import replace
+
+    from tfjob_controller.api.controllerconfig import ControllerConfig
+    from tfjob_controller.jobs.plan.model import UnplannableError
+    from tfjob_controller.kinds.tfjob.plan import build_plan, name_problem
+
+    plan = build_plan(replace(job, spec=replace(job.spec, runtime_id=_PREVIEW_ID)), ControllerConfig())
+    if (problem := name_problem(job.spec, plan)) is not None:
+        raise UnplannableError(problem)
+    return plan
 
 
 def _size(job: TFJob) -> str:
@@ -62,6 +79,7 @@ CLIENT_KIND = ClientKind(
     work_of=lambda job: job,
     problem_of=_problem,
     plan_of=_plan,
+    preview_of=_preview,
     restart_limit_of=lambda job: job.spec.backoff_limit,
     ready_of=lambda job: job.status.ready,
     ends_with_chief=lambda job: True,

@@ -24,6 +24,7 @@ from tfjob_controller.kinds.clientkind import ClientKind
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
     from tfjob_controller.jobs.state.observed import TrainingJob
+    from tfjob_controller.kube.requester import Requester
 
 _STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
 
@@ -69,6 +70,12 @@ def _plan(job: TrainJob) -> Plan | None:
         return None
 
 
+def _preview(job: TrainJob, requester: Requester) -> Plan | None:
+    from tfjob_controller.kinds.trainjob.preview import preview_plan
+
+    return preview_plan(job, requester)
+
+
 def _percentage(job: TrainJob) -> int | None:
     report = job.status.trainer_status
     return report.progress_percentage if report is not None else None
@@ -87,6 +94,7 @@ CLIENT_KIND = ClientKind(
     work_of=_work,
     problem_of=_problem,
     plan_of=_plan,
+    preview_of=_preview,
     restart_limit_of=lambda job: job.spec.max_restarts,
     ready_of=lambda job: {"node": job.status.nodes} if job.status.nodes else {},
     ends_with_chief=lambda job: LAUNCHER in _steps(job),

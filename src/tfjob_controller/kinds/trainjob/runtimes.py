@@ -22,8 +22,7 @@ from tfjob_controller.jobs.frameworks.base import Framework
 from tfjob_controller.jobs.frameworks.environment import PLAIN as PLAIN
 from tfjob_controller.jobs.frameworks.registry import by_command, frameworks
 from tfjob_controller.jobs.plan.model import UnplannableError
-from tfjob_controller.kinds.runtimes import find_runtime, reference_key, seconds_to_wait
-from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.kinds.runtimes import Lookup, find_runtime, reference_key, seconds_to_wait
 
 # Neither a failed job nor its runtimeRef can be changed.
 _RESUBMIT = "then delete the job and submit it again"
@@ -44,16 +43,16 @@ def runtime_of(job: TrainJob) -> str:
 
 
 class RuntimeResolver:
-    """Resolves runtimes from the caches."""
+    """Resolves runtimes, which are looked up by their keys."""
 
-    def __init__(self, namespaced: Store[TrainingRuntime], cluster: Store[TrainingRuntime]) -> None:
+    def __init__(self, namespaced: Lookup[TrainingRuntime], cluster: Lookup[TrainingRuntime]) -> None:
         self._namespaced = namespaced
         self._cluster = cluster
 
     def resolve(self, job: TrainJob, now: datetime) -> ResolvedRuntime:
         """Raises UnplannableError if the runtime does not exist (yet) or does not fit the job."""
         ref = job.spec.runtime_ref
-        found = self._referenced(job, ref, now) if ref is not None else self._built_in(_framework_of(job))
+        found = self._referenced(job, ref, now) if ref is not None else self._built_in(implied_framework(job))
         problem = validate_with_runtime(job.spec, found.spec) or elastic_problem(job.spec, found.framework.name)
         if problem is not None:
             raise UnplannableError(problem)
@@ -65,7 +64,7 @@ class RuntimeResolver:
         if ref is not None:
             return ref.name
         try:
-            return _framework_of(job).runtime
+            return implied_framework(job).runtime
         except UnplannableError:
             return ""
 
@@ -94,10 +93,10 @@ def _agreed_framework(job: TrainJob, ref: RuntimeRef, runtime: RuntimeSpec) -> F
         raise UnplannableError(
             f"spec.framework: is {of_job}, but {ref.kind} {ref.name} is for {runtime.framework}: leave it out"
         )
-    return _named(runtime.framework) if runtime.framework else _framework_of(job)
+    return _named(runtime.framework) if runtime.framework else implied_framework(job)
 
 
-def _framework_of(job: TrainJob) -> Framework:
+def implied_framework(job: TrainJob) -> Framework:
     by_its_command = by_command(job.spec.trainer.command)
     name = framework_of(job)
     return by_its_command or (_named(name) if name else PLAIN)

@@ -96,7 +96,7 @@ def test_a_job_that_can_only_fail_is_one_line_and_code_1_and_not_created(
     assert words in said.err
     assert "(the cluster has plain)" in said.err
     assert said.err.count("\n") == 1
-    assert {each.method for each in server.requests} == {"GET"}
+    assert all("dryRun" in request.query for request in server.requests if request.method == "POST")
 
 
 def test_following_ends_when_the_time_is_over_and_the_job_stays(
