@@ -1,7 +1,7 @@
 """`tfjob-controller`: the command line.
 
 Exit codes: 0 after an orderly stop, 1 when something went wrong on the way, 2 for a command line, variable or file that
-cannot be used, with one line on standard error that says which; `initialize`, `export` and `checkpoint restore` have
+cannot be used, with one line on standard error that names it; `initialize`, `export` and `checkpoint restore` have
 more, which stand in storage/errors.py. Whatever takes long to import is imported when it is needed.
 """
 

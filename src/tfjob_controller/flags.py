@@ -1,6 +1,6 @@
 """Flags as fields: how a dataclass becomes the options of a command.
 
-Theory of operation. The fields of a dataclass are a table: each says its type, its default and, through `option`, its
+Theory of operation. The fields of a dataclass are a table: each has its type, its default and, through `option`, its
 help and how its text is read. The command line, the environment and docs/reference are made from it. A value comes from
 the flag, else from the environment (`TFJOB_CONTROLLER_` and the flag's name in capitals), else it is the default.
 

@@ -2,7 +2,7 @@
 
 Anybody may create objects with the label by which children are watched. So an object whose controller is no job, or
 for a pod no Job, leaves nothing but its identity, and of the others only what is read is kept (`kube.kept`). Lists and
-texts that are read have bounds: a job with so many containers that it exceeds them misses the reasons of the last ones.
+texts that are read have bounds: if the containers of a job exceed them, the reasons of the last ones are missing.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ the job. `_reconcile` applies the rules of a sync in their order:
     being deleted       nothing: the garbage collector deletes the children
     not managed         nothing: another controller runs the job
     finished            the job, or for some kinds its child Jobs, are deleted once its time to live is over
-    invalid             its children are stopped, then its status says Failed
+    invalid             its children are stopped, then its status becomes Failed
     without identity    its RuntimeId is written before the first child
-    not plannable yet   its status says what it waits for
+    not plannable yet   its status shows what it waits for
     all others          `_sync_children`: writes, then one status, then the spec, then events
 
 The last row is the same for all jobs that run, are suspended or end. `jobs.actions.planner.plan_actions` decides
@@ -108,7 +108,7 @@ class _JobRecord(Generic[ObjectT]):
     changes: ChangeTracker
     # The plan of this generation; None until it has been made.
     plan: Plan | None = None
-    # Reports whether any generation has had children: a change may arrive before the status that says so.
+    # Reports whether any generation has had children: a change may arrive before the status that records it.
     has_children: bool = False
     # How many children existed before some were deleted that are not recreated yet. None if another process created
     # children, so that the number is unknown.
@@ -302,7 +302,7 @@ class Reconciler(Generic[ObjectT]):
     def _fail_invalid(self, job: ObjectT, record: _JobRecord[ObjectT], problem: str) -> Outcome:
         """Ends an invalid job. A job may become invalid while it runs, if an older CRD admits the change.
 
-        Its children are stopped before its status says Failed, since children of a finished job are not synced.
+        Its children are stopped before its status becomes Failed, because children of a finished job are not synced.
         """
         result = self._apply(job, stop_all(*self._snapshots.children_to_stop(job)))
         if result.is_partial:
@@ -410,7 +410,7 @@ class Reconciler(Generic[ObjectT]):
         return None
 
     def _write_spec(self, job: ObjectT, result: StatusResult) -> None:
-        """Suspends or scales the job, as its status on record says."""
+        """Suspends or scales the job, as its recorded status requires."""
         if result.suspend_job:
             self._suspend(job)
         if result.scale_to is not None:

@@ -99,7 +99,7 @@ async def accept(
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """The protocol of the socket: reads what is encrypted, and passes on what it says."""
+    """The protocol of the socket: decrypts what it reads, and passes it on."""
 
     def __init__(
         self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext, address: str, decryption: Decryption

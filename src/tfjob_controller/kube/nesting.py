@@ -29,7 +29,7 @@ _KEPT_LEVELS = MAX_LEVELS + 3
 # this many bytes: a megabyte has few values to truncate, whatever it is.
 _DECODED_LEVELS = 600
 _CHUNK = 64 * 1024
-# Of most runs of so many bytes, the numbers of brackets tell enough. Fewer than lie between the levels above.
+# For most runs of this size, the numbers of brackets suffice. Fewer bytes than lie between the levels above.
 _RUN = 256
 _OPEN = b"[{"
 _CLOSE = b"]}"

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class StartError(Exception):
-    """The program cannot start with its options or environment; one line that says what to correct."""
+    """The program cannot start with its options or environment; one line that names what to correct."""
 
 
 def on_signals(stop: threading.Event) -> None:

@@ -214,7 +214,7 @@ class ClusterView:
         self._refresh([name])
 
     def set_pod(self, pod: ScheduledPod) -> None:
-        """Adds or updates a pod; the module's text says which pods count."""
+        """Adds or updates a pod; the module's docstring lists which pods count."""
         key = key_of(pod)
         new = None if pod.status.phase in FINISHED_PHASES or not pod.spec.node_name else _pod(pod)
         old = self._pods.get(key)

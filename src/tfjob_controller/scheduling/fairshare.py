@@ -71,7 +71,7 @@ class NamespaceShares:
 
 
 def weight_in(text: str) -> float | None:
-    """Returns the weight that an annotation says: a decimal number from 0.01 to 1000. None if it is invalid."""
+    """Returns the weight in an annotation: a decimal number from 0.01 to 1000. None if it is invalid."""
     return _weight(text) if len(text) <= _MAX_TEXT else None
 
 

@@ -38,7 +38,7 @@ Counts: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Equal nodes: `accepts` says for each pod set whether they accept it. Names are sorted."""
+    """Equal nodes: `accepts` has for each pod set whether they accept it. Names are sorted."""
 
     accepts: tuple[bool, ...]
     free: Amounts

@@ -4,7 +4,7 @@ Preferences, in this order: all members on one node; all within one domain of a 
 widest key first and each narrower one within the domain chosen before; the fewest nodes; the least capacity left over;
 the node's name. If not all members fit but the minimum does, as many as fit are placed.
 
-`packing` says how complete the search is: exact for pods of one kind, otherwise within a budget.
+`packing` describes how complete the search is: exact for pods of one kind, otherwise within a budget.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _domain_lookup(view: NodeInfoLister, key: str) -> DomainLookup:
 
 
 def _largest(groups: Sequence[NodeGroup], pod_sets: list[PodSet], keys: Sequence[DomainLookup]) -> Placement | None:
-    """Places everything; otherwise for one kind after another as many as fit beside the minimum of the next ones."""
+    """Places all pods, or else the most of one pod set after another that fit beside the minimums of the next ones."""
     placement = _local(groups, pod_sets, keys)
     if placement is not None or all(each.min_count == each.count for each in pod_sets):
         return placement

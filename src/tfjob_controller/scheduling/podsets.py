@@ -88,7 +88,7 @@ def requests_by_kind(pod_sets: Iterable[PodSet]) -> dict[str, Mapping[str, int]]
 
 
 def total_requests(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> dict[str, int]:
-    """Returns what so many pods of each pod set request together."""
+    """Returns what `counts` pods of the pod sets request together."""
     total: dict[str, int] = {}
     for pod_set, count in zip(pod_sets, counts, strict=True):
         for name, amount in pod_set.requests:
@@ -97,7 +97,7 @@ def total_requests(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> dict[st
 
 
 def last_saved_time(gang: Gang) -> datetime | None:
-    """Returns when a bound gang last saved its work, as its owner says, or began; None if neither is known.
+    """Returns when a bound gang last saved its work, as reported by its owner, or began; None if neither is known.
 
     An owner can say anything. A time before the gang was bound does not count, so nobody is safer than without a
     checkpoint, and one in the future makes the gang itself the first that goes.

@@ -18,7 +18,7 @@ there, whatever its priority, so what the victims free is not lost to others.
    lose least work (`RunningGang.saved_time`). The shortest prefix is taken with which the preemptor fits, tried with
    the live placement. Then each victim without which it still fits is spared, in the reverse order.
 
-A gang of equal priority is never a victim, so two gangs cannot preempt each other in turns.
+A gang of equal priority is never a victim, so two gangs cannot preempt each other alternately.
 
 Source: kube-scheduler's DefaultPreemption plugin, which works on pods; Kubernetes' KEP-5710 on workload-aware
 preemption. Threads: as the view's. The time is an argument.
@@ -98,7 +98,7 @@ class PreemptionDecider:
 
     `queue` is in queue order. `running` are all bound gangs, `claims` those of all gangs. `freed` is the capacity of
     terminating pods. `priority_of` returns the priority with which a gang preempts, None for one that may not.
-    `could_shrink` says whether elastic gangs could make room for a gang.
+    `could_shrink` reports whether elastic gangs could make room for a gang.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Jobs as gangs, by the live rules: `decisions` says which start, `placement` where, `autoscaler` which are resized.
+"""Jobs as gangs, by the live rules: `decisions` selects which start, `placement` where, `autoscaler` which are resized.
 
 Theory of operation. As in the gang scheduler's admission loop, each step plans resizes and preemptions, places members
 that a running gang is missing, and decides on the queue. What takes time between programs takes none here: a request is

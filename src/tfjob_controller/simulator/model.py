@@ -271,7 +271,7 @@ class SpeedModel:
     restart_seconds: float = 30.0
 
     def speed(self, workers: int, nodes: int) -> float:
-        """Returns units of work per second of so many workers, with the job's pods on so many nodes."""
+        """Returns the units of work per second of `workers` workers, with the job's pods on `nodes` nodes."""
         if workers < 1:
             return 0.0
         alone: float = workers * self.doubling ** math.log2(workers)

@@ -3,8 +3,8 @@
 Theory of operation. A job's pods are created one after another and queue. kube-scheduler takes them by the time of
 their last attempt; a pod that does not fit waits until capacity is freed and is then tried again, those that still back
 off (1 s, doubled by each attempt up to 10 s) after the others, by the second in which the backoff ends. So jobs that
-are created at the same time, or whose pods back off, take capacity in turns, and each can hold a part. A job works once
-all its pods have a node.
+are created at the same time, or whose pods back off, take capacity alternately, and each can hold a part. A job works
+once all its pods have a node.
 
 If no job works, no pod is still to be created, and jobs hold GPUs, that is a *deadlock*: Kubernetes would leave it so
 forever. After `deadlock_timeout_seconds` the pods of the youngest job that holds GPUs are deleted by hand and

@@ -47,7 +47,7 @@ def export(options: ExportOptions, environ: Mapping[str, str] = os.environ) -> i
 
 
 def run_command(command: str, uri: str, redact: Redactor, work: Callable[[], None]) -> int:
-    """Runs the work of a command, and says how it failed; returns the exit code."""
+    """Runs the work of a command and prints how it failed; returns the exit code."""
     try:
         quiet_libraries()
         with _stoppable():

@@ -1,4 +1,4 @@
-"""What the status of a job says about its checkpoints: fields that all kinds of jobs share."""
+"""What the status of a job shows about its checkpoints: fields that all kinds of jobs share."""
 
 from __future__ import annotations
 

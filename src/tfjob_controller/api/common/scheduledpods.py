@@ -6,7 +6,7 @@ gang scheduler is to pin to a node keeps its gates and its required node affinit
 one beyond them stays gated. Tolerations and selectors are not read: those of a gang are in its Gang.
 
 Of more than `MAX_RESOURCES` resources those count that each node has, and the others by name up to this number. No node
-has so many.
+has that many.
 """
 
 from __future__ import annotations

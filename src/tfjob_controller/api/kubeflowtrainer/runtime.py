@@ -23,7 +23,7 @@ KUBEFLOW_CLUSTER_TRAINING_RUNTIMES = Resource(
     API_GROUP, "v1alpha1", "clustertrainingruntimes", CLUSTER_RUNTIME, namespaced=False
 )
 
-# The label of a replicated job that says what part of a TrainJob configures it, and the label's values.
+# The label of a replicated job that names the part of a TrainJob that configures it, and the label's values.
 ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 DATASET_INITIALIZER, MODEL_INITIALIZER, TRAINER = "dataset-initializer", "model-initializer", "trainer"
 # The name of the training container, and of the replicated jobs of an MPI job.

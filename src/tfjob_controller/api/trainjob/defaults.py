@@ -41,7 +41,7 @@ def bounds_of(spec: TrainJobSpec) -> tuple[int, int] | None:
 def present_nodes_of(job: TrainJob, runtime: RuntimeSpec | None) -> int:
     """The number of nodes that the job should have now.
 
-    A started job keeps the number that it was started with, whatever its runtime says now, unless its own spec changes
+    A started job keeps the number that it was started with, whatever its runtime has now, unless its own spec changes
     it.
     """
     is_given = bounds_of(job.spec) is not None and job.spec.num_nodes is not None
@@ -50,7 +50,7 @@ def present_nodes_of(job: TrainJob, runtime: RuntimeSpec | None) -> int:
 
 
 def started_nodes_of(status: TrainJobStatus) -> int:
-    """The number of nodes that the job was started with, whatever its runtime says now; 0 before the start."""
+    """The number of nodes that the job was started with, whatever its runtime has now; 0 before the start."""
     return next((job_status.replicas for job_status in status.jobs_status if job_status.name == NODE), 0)
 
 

@@ -1,4 +1,4 @@
-"""Finds what `checkpoint save` says in the log of its container, and checks it.
+"""Finds the lines of `checkpoint save` in the log of its container, and checks them.
 
 The command prints a line of JSON for each checkpoint, and one when saving begins to fail. The log is of a pod of a
 tenant, who chooses names and may print anything, so a line counts only if it has exactly the known fields, each within

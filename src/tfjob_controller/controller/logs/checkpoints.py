@@ -1,4 +1,4 @@
-"""Follows what the container says in its log that saves the checkpoints of a job."""
+"""Follows the log of the container that saves the checkpoints of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfjob_controller.jobs.state.pods import is_finished, newest
 
 
 class CheckpointFollower(Protocol):
-    """`controller.logs.follower.LogFollower`: reads what is said of checkpoints in the logs of jobs."""
+    """`controller.logs.follower.LogFollower`: reads the lines about checkpoints in the logs of jobs."""
 
     def follow_checkpoints(self, job_key: str, job_uid: str, pod: Pod, container: str) -> None: ...
 
@@ -28,7 +28,7 @@ class CheckpointFollower(Protocol):
 def follow_checkpoints(
     follower: CheckpointFollower, job_key: str, job_uid: str, plan: Plan, observed: ObservedState
 ) -> ObservedState:
-    """Follows what the container says that saves the job's checkpoints. A job does not end before this log is read.
+    """Follows the log of the container that saves the job's checkpoints. A job does not end before this log is read.
 
     For all kinds of jobs; does nothing for a job without such a container.
     """

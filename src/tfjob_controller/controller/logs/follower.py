@@ -149,7 +149,7 @@ class LogFollower:
         self._follow(target_of(job_key, job_uid, pod, container, names))
 
     def follow_checkpoints(self, job_key: str, job_uid: str, pod: Pod, container: str) -> None:
-        """Reads what this container, which saves checkpoints, says from now on; as `follow`."""
+        """Follows the log of this container, which saves checkpoints, from now on; as `follow`."""
         self._follow(target_of(job_key, job_uid, pod, container, (), "checkpoints"))
 
     def _follow(self, target: LogTarget | None) -> None:

@@ -1,9 +1,9 @@
 """Which job a report belongs to, by the token that comes with it.
 
-The API server says for which pod a token was made (TokenReview), and the caches say which job the pod belongs to. So a
+A TokenReview shows for which pod a token was issued, and the caches show which job the pod belongs to. So a
 token is of no use for another job, after its pod was deleted, or for pods that only have the labels of a job's pods.
 
-Threads: any. Source: kubernetes pkg/serviceaccount/claims.go for what a token says of its pod.
+Threads: any. Source: kubernetes pkg/serviceaccount/claims.go for the claims about its pod in a token.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ processed (`update`), and what they cause:
     updates  the statuses that ask them
 
 A request follows from `status.preemption` of a bound gang, and what has been freed for whom from that of a waiting one.
-A restarted gang scheduler goes on with both. For as long as one process runs, it remembers them also of gangs that are
+A restarted gang scheduler continues with both. While one process runs, it also remembers them of gangs that are
 deleted, so that nobody gets what they had by making them again. A preemption that has begun is
 completed even if preemption is turned off meanwhile; the lifecycle (status/leaving.py) does not depend on it.
 
@@ -85,7 +85,7 @@ class GangPriorities:
         return min(priority, self._default.value) if self.not_admitted(gang) else priority
 
     def of_preemptor(self, gang: Gang) -> int | None:
-        """Returns the priority with which a gang preempts, once its classes are admitted; None if one says `Never`."""
+        """Returns the priority with which a gang preempts, once its classes are admitted; None if one has `Never`."""
         classes = self._of_pods(gang)
         is_patient = any(priority_class.preemption_policy == NEVER for priority_class in classes)
         return None if is_patient else min([gang.spec.priority, *(priority_class.value for priority_class in classes)])

@@ -9,7 +9,7 @@ that may be many seconds later.
 
 Capacity is taken by pods and by Bindings in flight. Other gangs' reservations do not count: if a node is overcommitted,
 the first gang that calls is bound and members of the others are reassigned. Nearly always no node is overcommitted, and
-one comparison for each node shows it. Pods that request more than their gang says are not covered by its reservation,
+one comparison for each node shows it. Pods that request more than their gang states are not covered by its reservation,
 and take the long way.
 
 A Binding may wait for tens of seconds before it is retried, and its Gang may be deleted, recreated or suspended
@@ -55,7 +55,7 @@ class _Claim:
     gang: str
     node: str
     pod_set: PodSet
-    # Whether the gang's reservation counts these requests: they are not more than the gang says.
+    # Whether the gang's reservation counts these requests: they are not more than the gang states.
     is_reserved: bool
 
 
@@ -155,7 +155,7 @@ class PreBindCheck:
         return claims
 
     def _pod_sets_of(self, key: str) -> tuple[Mapping[str, PodSet], bool]:
-        """Returns the pod sets by name, and whether they request what the gang says."""
+        """Returns the pod sets by name, and whether they request what the gang states."""
         gang = self._gangs.get(key)
         if gang is None:
             return {}, True

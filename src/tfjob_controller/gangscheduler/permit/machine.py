@@ -19,7 +19,7 @@ its pod and node are the same, and the pod's next call replaces the first. The g
                 as a whole: nothing more is posted. Once the Bindings in flight have ended, `AttemptRejected` reports it
                 once, unless they bound the last members.
 
-Progress is a pod that was created (`note_progress`: the caller checks that it is as the gang says), the first call of
+Progress is a pod that was created (`note_progress`: the caller checks that it matches the gang), the first call of
 such a member, and its Binding; each counts once per member. Otherwise one pod that is deleted and recreated again and
 again, or that can never be bound, would keep the capacity of a whole gang from all others. A gang of more than
 `MEMBERS_PER_TIMEOUT` members has proportionally more time as a whole, since pods are created one by one.
@@ -33,7 +33,7 @@ attempt updates the placement: reassigned members become ABSENT (kube-scheduler 
 a pod to another node than it assumed can make it exit), all others keep their state.
 
 Every method takes the time and returns the outputs to carry out. Nothing here waits, reads a clock or does I/O; one
-caller at a time. After a restart the caller says which members are bound, and kube-scheduler calls for the others.
+caller at a time. After a restart the caller reports which members are bound, and kube-scheduler calls for the others.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from tfjob_controller.gangscheduler.permit.members import (
     PermitPhase,
 )
 
-# Controllers create at least three pods per second: the default of `--admitted-timeout` suffices for so many.
+# Controllers create at least three pods per second: the default of `--admitted-timeout` suffices for this number.
 MEMBERS_PER_TIMEOUT = 2000
 _FIXED_STAGES = (MemberStage.BINDING, MemberStage.BOUND)
 

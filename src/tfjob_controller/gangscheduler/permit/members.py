@@ -77,7 +77,7 @@ class MemberPermit:
     bound_uid: str = ""
     call: int | None = None
     is_created_counted: bool = False
-    """A pod of the member was created, as the gang says, and counted as progress. No later pod of the member counts."""
+    """A pod of the member was created as the gang requires, and counted as progress. No later pod of it counts."""
     is_call_counted: bool = False
     """The same for the first call of a member whose pod counted."""
     is_bound_counted: bool = False

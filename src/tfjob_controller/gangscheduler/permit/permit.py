@@ -177,7 +177,7 @@ class Permit:
                 log.info("gang bound", key=output.gang, attempt=output.attempt)
                 self._state.enqueue(output.gang)
             elif isinstance(output, AttemptRejected):
-                # Because of a timeout, or because the gang was suspended or deleted; the status says which.
+                # Because of a timeout, or because the gang was suspended or deleted; the status has the reason.
                 log.info("attempt rejected", key=output.gang, attempt=output.attempt)
                 self._state.attempt_rejected(output.gang, output.attempt)
 

@@ -5,8 +5,8 @@ admission loop, the caches of Gangs and quotas, and its own cache of requests. I
 after the other, so an API server that is slow delays no admission. What the loop adds to the messages of gangs is
 replaced as a whole after each pass, and the loop is woken if it changed.
 
-Without the CRD, or without the rights, nothing is asked for. Gangs go on as without an autoscaler, the log says what is
-missing, and the cache tries again. Only requests with our label are in the cache.
+Without the CRD or the rights nothing is requested. Gangs wait as without an autoscaler, the log reports what is
+missing, and the cache retries. Only requests with this project's label are in the cache.
 
 Threads: `note_of`, `granted`, `states` and `statistics` any; a pass runs in this module's thread.
 """
@@ -122,7 +122,7 @@ class Provisioner:
         return Counter(request_state(each)[0].value for each in self._requests.store.list())
 
     def note_of(self, key: str) -> str:
-        """Returns what is said of a waiting gang's request; empty without one."""
+        """Returns the note on a waiting gang's request; empty without one."""
         return self._notes.get(key, "")
 
     def granted(self, key: str) -> ProvisioningRequestReference | None:

@@ -14,7 +14,8 @@ there are at most `MAX_OF_NAMESPACE` of them, and `MAX_REQUESTS` in all. A gang 
 When gangs began to lack capacity, and how often requests have failed, is not stored: after a restart a gang waits
 `after_seconds` again.
 
-Threads: one, but for the functions. Source: kubernetes/autoscaler processors/provreq, provisioningrequest/conditions.
+Threads: one, except for the functions.
+Source: kubernetes/autoscaler processors/provreq, provisioningrequest/conditions.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
     ):
         if type_ in true:
             return state, _one_line(known[type_].message)
-    # An autoscaler that keeps trying says why by a condition Provisioned that is False.
+    # An autoscaler that keeps trying reports the reason in a condition Provisioned that is False.
     message = _one_line(known[PROVISIONED].message) if PROVISIONED in known else ""
     return (RequestState.ACCEPTED if ACCEPTED in true else RequestState.REQUESTED), message
 

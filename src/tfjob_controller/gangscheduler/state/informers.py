@@ -217,7 +217,7 @@ class QuotaHandler:
 
 
 class NamespaceHandler:
-    """Wakes the loop when a weight changes, and says which one is invalid."""
+    """Wakes the loop when a weight changes, and logs an invalid one."""
 
     def __init__(self, state: SharedState) -> None:
         self._state = state

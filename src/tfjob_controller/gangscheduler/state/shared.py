@@ -267,8 +267,8 @@ class SharedState:
     def note_created(self, pod: ScheduledPod, note: Callable[[str, int, str], None]) -> None:
         """Call `note(gang, attempt, member)` if the pod counts as progress of its gang.
 
-        It must request what the Gang says of its member, and have a controller if the Gang has one. The caller checks
-        attempt and member.
+        It must request what the Gang states for its member, and have a controller if the Gang has one. The caller
+        checks attempt and member.
         """
         key = gang_key_of(pod.metadata)
         gang = self._gangs.get(key)

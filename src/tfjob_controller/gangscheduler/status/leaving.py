@@ -72,14 +72,14 @@ def preempted_status(gang: Gang, now: datetime) -> GangStatus:
 
 
 def evicted_status(gang: Gang, now: datetime) -> GangStatus:
-    """Returns the status that says that the gang scheduler deletes the pods itself."""
+    """Returns the status which records that the gang scheduler deletes the pods itself."""
     by = gang.status.preemption.by if gang.status.preemption is not None else ""
     message = f"Preempted by {by}: its pods are evicted, since their owner did not delete them in time"
     return changed_status(gang, BOUND, "Bound", message, now)
 
 
 def not_followed_status(gang: Gang, now: datetime) -> GangStatus:
-    """Returns the status of a gang that goes on, since its pods could not be deleted in time."""
+    """Returns the status of a gang that continues because its pods could not be deleted in time."""
     preemption = gang.status.preemption or Preemption("", NOT_FOLLOWED, format_micro_time(now))
     message = f"Bound: {len(placed_nodes(gang.status))} pods. They were not deleted in time for {preemption.by}"
     return changed_status(gang, BOUND, "Bound", message, now, preemption=replace(preemption, state=NOT_FOLLOWED))

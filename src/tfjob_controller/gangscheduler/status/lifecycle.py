@@ -55,7 +55,7 @@ REPLACEMENT_SECONDS = 15.0
 # An owner may restart a whole elastic gang with other members, and may lose its own leader election meanwhile.
 RESTART_SECONDS = 60.0
 
-# Attempts without any pod after which a gang loses its age: gangs that never start must not keep others out in turns.
+# Attempts without any pod after which a gang loses its age: gangs that never start must not starve others.
 MAX_EMPTY_ATTEMPTS = 3
 
 

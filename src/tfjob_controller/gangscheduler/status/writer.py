@@ -6,7 +6,7 @@ not seen is never overwritten. The response goes into the cache at once. Each up
 Theory of operation. Nobody waits for a write, because one may take the API server many seconds. The admission loop
 submits updates, which threads of this module write, and later takes their outcomes; whenever a write ends, the writer
 calls `wake`. At most one request for a gang is under way, from `submit` or `read` until its outcome is taken. A report,
-which says why a gang waits, can be withdrawn as long as its request has not begun; other updates cannot.
+which has the reason why a gang waits, can be withdrawn as long as its request has not begun; other updates cannot.
 
 Namespaces take turns, and one has at most four fifths of the threads (util/fairness.py), so that statuses which are
 slow to write delay only those of their own namespace. Admissions come first, and reports last.
@@ -66,7 +66,7 @@ class StatusChange(StrEnum):
     PREEMPTION_ENFORCED = "preemption_enforced"
     """The owner did not delete them in time, and the gang scheduler evicts them."""
     PREEMPTION_NOT_FOLLOWED = "preemption_not_followed"
-    """They could not be deleted in time, and the gang goes on."""
+    """The pods could not be deleted in time, and the gang continues."""
 
 
 FAILED = "failed"
@@ -103,7 +103,7 @@ class StatusUpdate:
 
     @property
     def is_report(self) -> bool:
-        """Reports whether the update only says why the gang waits."""
+        """Reports whether the update only has the reason why the gang waits."""
         return self.change in (StatusChange.WAITING, StatusChange.UNSCHEDULABLE)
 
     @property

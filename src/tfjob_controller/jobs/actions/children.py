@@ -46,7 +46,7 @@ Body = dict[str, Any]
 
 # Variables of the training containers of a job with autoscaling.totalSteps: the total, and the share of this worker.
 TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
-# The kubelet copies the end of the log into the pod's status. It says why a program failed and how many steps it had
+# The kubelet copies the end of the log into the pod's status. It shows why a program failed and how many steps it had
 # completed, also when the log is gone.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _INDEX_FIELD = f"metadata.labels['{COMPLETION_INDEX_LABEL}']"

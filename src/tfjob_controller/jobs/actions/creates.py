@@ -59,7 +59,7 @@ def creates(job_state: JobState) -> Iterator[Create]:
 def _indexed_creates(job_state: JobState, plan: Plan) -> Iterator[Create]:
     """Yields the missing Indexed Jobs and their Services.
 
-    A Job is created once all of its replicas may run, or for an elastic role as many as its gang has nodes for.
+    A Job is created once all of its replicas may run, or for an elastic role those that have nodes in the gang.
     """
     observed, admission = job_state.step.observed, job_state.admission
     for role in plan.replicas.roles:

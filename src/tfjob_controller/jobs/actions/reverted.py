@@ -16,7 +16,7 @@ doubles from `FIRST_DELAY_SECONDS` to `MAX_DELAY_SECONDS`. While a resume waits,
 replicas would only wait for the others. Changes count as accepted `ACCEPTED_SECONDS` after their last write.
 
 What is kept is in memory, and bounded by the number of children that were changed lately. A process that takes over a
-job whose status says that changes are reverted begins with a delay.
+job whose status reports reverted changes begins with a delay.
 
 Not thread-safe: a tracker belongs to one job, which is synced by one thread at a time. Times are monotonic seconds.
 """

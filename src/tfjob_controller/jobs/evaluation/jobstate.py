@@ -92,7 +92,7 @@ class JobState:
     attempt_members: int
     # None for a job that no scheduler runs as a gang.
     wait: GangWait | None
-    # How the job ends; None while it goes on. The refusal of a write may end it as well: see `next_status`.
+    # How the job ends; None while it continues. The refusal of a write may end it as well: see `next_status`.
     completion: Completion | None
 
     @property
@@ -218,7 +218,7 @@ def _as_known(state: ReplicaState, status: TrainingStatus) -> ReplicaState:
 
 
 def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
-    """Reports whether the status says that the replica must run again, although its program seems to have ended.
+    """Reports whether the status records that the replica must run again, although its program seems to have ended.
 
     A program may end because its pod is deleted. A moment later only the Job is left, or a pod that no longer shows
     when its deletion was requested: the kubelet deletes it once more, without a grace period. Its Job may be gone by
@@ -238,7 +238,7 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
 def _has_replaced_first(state: ReplicaState, status: TrainingStatus) -> bool:
     """Reports whether the Job controller replaced the first pod of an elastic role, which hosts the rendezvous.
 
-    If its end was not observed, the status says that it has run since before its pod was created.
+    If its end was not observed, the status records that it has run since before its pod was created.
     """
     if not state.replica.role.is_elastic or state.replica.index > 0 or state.pod is None:
         return False

@@ -1,8 +1,8 @@
 """torchtune, which Kubeflow Trainer's torch runtimes run for jobs with the command `tune run`.
 
 Such a job leaves recipe and config out. They follow from the name of the runtime (`torchtune-llama3.2-1b`), from the
-number of nodes and processes, and from the arguments, which say whether LoRA or QLoRA is used. What the runtime's own
-command says about paths is kept. torchtune gets its rendezvous by the command line, not by variables.
+number of nodes and processes, and from the arguments, which select LoRA or QLoRA. What the runtime's own
+command sets for paths is kept. torchtune gets its rendezvous by the command line, not by variables.
 
 Source: kubeflow/trainer pkg/runtime/framework/plugins/torch (torch.go, torchtune.go).
 """

@@ -15,7 +15,7 @@ they run nothing and keep the logs.
 A job that is resized by a restart has restart attempts as well: within an attempt of the gang, Jobs of another restart
 attempt are stale too.
 
-What a Job or pod reports while it is being deleted says nothing about the program: see `without_deleted`.
+What a Job or pod reports while it is being deleted is not evidence about the program: see `without_deleted`.
 
 A job that was started without a gang continues without one, even if the flags have changed since.
 """
@@ -148,8 +148,8 @@ def _attempt_of(gang: Gang | None) -> str | None:
 def _stays(plan: Plan, job: BatchJob, attempt: str | None) -> bool:
     """Reports whether the Job is of the current attempts, or has succeeded, and is not being deleted.
 
-    The controller deletes the Jobs of other attempts, so what their pods end with says nothing. The caches of Jobs and
-    pods are independent: such a Job may look untouched while its pods end.
+    The controller deletes the Jobs of other attempts, so the ends of their pods are not evidence. The caches of Jobs
+    and pods are independent: such a Job may look untouched while its pods end.
     """
     of_gang = job.metadata.labels.get(ATTEMPT_LABEL, "")
     is_current = attempt is None or of_gang in ("", attempt)

@@ -73,7 +73,7 @@ class Role:
     # Of the Jobs alone, beside the controller's own labels.
     job_labels: Mapping[str, str] = field(default_factory=dict)
     job_annotations: Mapping[str, str] = field(default_factory=dict)
-    # With at least so many replicas the others go on, and their number may change. 0: all are needed.
+    # With at least this number of replicas the job continues, and their number may change. 0: all are needed.
     min_replicas: int = 0
     # The chief's template, if it differs from that of the other replicas.
     chief_template: Mapping[str, Any] | None = None
@@ -107,7 +107,7 @@ class Replica:
 
     @property
     def template(self) -> Mapping[str, Any]:
-        """The template of its pods, complete but for what differs between replicas."""
+        """The template of its pods, complete except for what differs between replicas."""
         chief_template = self.role.chief_template if self.is_chief else None
         return self.role.template if chief_template is None else chief_template
 

@@ -32,7 +32,7 @@ def security_context_beside(training: Part, pod: Part) -> dict[str, Any]:
     """The security context of a container that reads what the training container writes: it runs as the same user.
 
     Programs write files that only their user may read, as safetensors does. If neither the container nor the pod's
-    spec says who that is, the user is the image's, which is root in most images for training. Root without any
+    spec sets the user, it is the image's, which is root in most images for training. Root without any
     capability may read its own files and those that everyone may read, no others.
     """
     own = training.get("securityContext") or {}
@@ -45,7 +45,7 @@ def security_context_beside(training: Part, pod: Part) -> dict[str, Any]:
 
 
 def security_context_after(training: Part, pod: Part) -> dict[str, Any]:
-    """The same for a container in a later pod: it inherits nothing from the training pod, so it says all of it."""
+    """The same for a container in a later pod: it inherits nothing from the training pod, so it is complete."""
     inherited = {
         name: value
         for name, value in (pod.get("securityContext") or {}).items()

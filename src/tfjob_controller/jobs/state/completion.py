@@ -60,7 +60,7 @@ def job_completion(
     now: datetime,
     before: str = "",
 ) -> Completion | None:
-    """Returns how the job ended; None while it goes on. `states` are in the plan's order, the chief's first.
+    """Returns how the job ended; None while it continues. `states` are in the plan's order, the chief's first.
 
     `unfinished` are the states of steps that are not completed, `retried` those of replicas that have ended and run
     again, `causes` those of replicas that restart the whole set. `before` is the last reason of the job, which tells
@@ -204,7 +204,7 @@ def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> C
 
 
 def failure_message(state: ReplicaState) -> str:
-    """Returns a clause that says which replica failed or cannot start, and why."""
+    """Returns a clause that names the replica that failed or cannot start, and the reason."""
     words = why_never_started(state.exited) if state.exited is not None else ""
     if not words:
         return f"{state.replica.id} failed: {_why_failed(state)}"
@@ -230,7 +230,7 @@ def ended_words(state: ReplicaState) -> str:
     if state.pod is not None and (words := why_ended_by_kubelet(state.pod)):
         return words
     if state.exited is not None and state.exited.exit_code:
-        # A kubelet ends a container whose hook fails, and only an Event says so.
+        # A kubelet ends a container whose hook fails, and reports this only by an Event.
         is_doubtful = not state.ended_in and has_post_start_hook(state.replica)
         who = "program or postStart hook" if is_doubtful else state.ended_in
         return ": ".join(each for each in (who, how_it_ended(state.exited)) if each)

@@ -1,4 +1,4 @@
-"""What the status of a pod says about its replica: how its containers ended, and whether it goes on."""
+"""What the status of a pod shows about its replica: how its containers ended, and whether it continues."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ decides as well. Other containers never do, whether they run, fail or end early.
 1. A success in the job's status, or an exit with 0: Succeeded, for ever. A replica that serves is restarted instead.
 2. A permanent error: Failed. If it ends the job nothing follows; otherwise the replica is restarted as in 3.
 3. Any other end: the replica runs again (Running). So does one whose pod was deleted, disrupted or lost before its
-   program had ended: such an exit says nothing about the program, not even 0. Nor does 0 after the pod's own deadline.
+   program had ended: such an exit is not evidence about the program, not even 0. Nor is 0 after the pod's own deadline.
 4. The end of the child Job decides only if no pod shows more.
 
 A pod that has ended (`is_replaced`) is counted once, by `restarts.py`, and its Job is deleted after that, once the Job
@@ -84,7 +84,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
     `exited` is how its container ended last, whether or not this counts; `is_up` reports whether the container runs;
     `is_restarting` that it ended and will run again; `is_replaced` that this takes another pod; `must_redo` that its
     child Job has ended, or is stuck, and must be recreated. `is_disrupted` reports whether its program did not cause
-    the end. `pending` says why its pod does not run. `ended_in` names the container that ended if it is not the
+    the end. `pending` is why its pod does not run. `ended_in` names the container that ended if it is not the
     training container.
     """
 
@@ -172,7 +172,7 @@ def job_end_time(job: BatchJob) -> str | None:
 
 
 def job_ending(job: BatchJob) -> Condition | None:
-    """Returns the condition that says how the Job ended."""
+    """Returns the condition that records how the Job ended."""
     for condition in job.status.conditions:
         if condition.status == "True" and condition.type in _OUTCOMES:
             return condition
@@ -208,7 +208,7 @@ def _classify(
         state = replace(state, pending=_why_slow(pod, times.slow_before))
     state = _with_warning(state, observed)
     is_stopped = job is not None and job.spec.suspend and not (pod is not None and has_ended_by_itself(pod))
-    # While the job is suspended, programs that still run count. Once it goes on, other pods take their place.
+    # While the job is suspended, programs that still run count. Once it is resumed, other pods replace them.
     if state.state == RUNNING and (is_stopped or suspended) and not (suspended and state.is_up):
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
@@ -315,7 +315,7 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     `needs_pod`: the pod runs nothing any more.
     """
     replica, exited = state.replica, state.exited
-    # The last exit says nothing about a run that is still going on.
+    # The last exit is not evidence about a run that has not ended.
     is_cut_short = state.is_up and pod.metadata.deletion_timestamp is not None
     if exited is None or is_cut_short or was_told_to_end(pod, exited) or is_disrupted(pod, exited):
         disrupted = is_disrupted(pod, exited) or deletion_request_time(pod) is not None

@@ -1,4 +1,4 @@
-"""What a status says about checkpoints, and the events that follow from it. For all kinds of jobs.
+"""What a status shows about checkpoints, and the events that follow from it. For all kinds of jobs.
 
 A line of a log may be read twice, and logs of two pods in any order, so each line is compared with the status: only
 what is later than the recorded checkpoint or failure counts. The status of a controller that is restarted is therefore
@@ -27,7 +27,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB")
 def next_checkpoint(
     old: CheckpointStatus | None, lines: Sequence[CheckpointLine], now: datetime
 ) -> CheckpointStatus | None:
-    """Returns what the status says about checkpoints after these lines; the same object if nothing is new."""
+    """Returns what the status shows about checkpoints after these lines; the same object if nothing is new."""
     if not lines:
         return old
     latest = format_time(now + _MOST_AHEAD)

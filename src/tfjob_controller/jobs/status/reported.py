@@ -1,6 +1,6 @@
 """The metrics and the progress of a TrainJob: from what its program reported, and from its log.
 
-What the program reported replaces what its log says. Pure.
+Values that the program reported replace those of its log. Pure.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def progress_of(report: TrainerStatus | None) -> dict[str, str]:
 
 
 def step_of(value: str) -> int | None:
-    """The training step that the value of a metric says; None if it is no number of steps."""
+    """Returns the training step in the value of a metric; None if it is not a number of steps."""
     try:
         number = float(value)
     except ValueError:

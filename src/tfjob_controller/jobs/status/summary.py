@@ -79,7 +79,7 @@ def last_phase(succeeded: bool) -> str:
 
 
 def suspended_status(figures: TrainingStatus, next_conditions: Conditions, reverted: str = "") -> TrainingStatus:
-    """Returns the status of a suspended job. `reverted` says which suspensions another client keeps reverting."""
+    """Returns the status of a suspended job. `reverted` names the suspensions that another client keeps reverting."""
     words = "Suspended: spec.suspend is true"
     next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, words)
     next_conditions.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
@@ -251,7 +251,7 @@ _ONCE_ENDED = f"{_AGAIN} once its sidecars have ended"
 
 
 def _end_told(reason: str, replica_id: str) -> str:
-    """Returns how the reason says that the replica ended; empty if it does not."""
+    """Returns how the replica ended according to the reason; empty if it has no such clause."""
     ended, _, then = reason.rpartition("; ")
     is_told = ended.startswith(f"{replica_id}: ") and then.startswith((_IN_PLACE, _AGAIN))
     return ended.removeprefix(f"{replica_id}: ") if is_told else ""

@@ -100,7 +100,7 @@ class StatusResult:
 def next_status(job_state: JobState, obstacles: Sequence[Obstacle] = (), reverted: str = "") -> StatusResult:
     """Returns the status that follows from the state. Given the status that it returned, it returns the same object.
 
-    `reverted` says which changes of children another client keeps reverting; empty if none.
+    `reverted` names the changes of children that another client keeps reverting; empty if none.
     """
     job = job_state.job
     if is_finished(job.status):
@@ -239,7 +239,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
 
 
 def _set_preempted(job_state: JobState, wait: GangWait, next_conditions: Conditions) -> None:
-    """The condition stays until the gang is admitted again, or goes on since its pods were not deleted in time."""
+    """The condition stays until the gang is admitted again, or continues because its pods were not deleted in time."""
     preemptor = preemptor_of(job_state.observed.gang)
     if preemptor:
         words = f"{preemptor} gets the capacity: all pods are deleted, and the job waits for capacity again"

@@ -37,7 +37,7 @@ VARIABLES: Mapping[str, frozenset[str]] = {**RESERVED, JAX.name: frozenset(JAX_V
 class KubeflowRecipe:
     """A *valid* job with its valid runtime.
 
-    `started_nodes` is the number of nodes that the job was started with, whatever its runtime says now; 0 before that.
+    `started_nodes` is the number of nodes that the job was started with, whatever its runtime has now; 0 before that.
     """
 
     job: KubeflowTrainJob
@@ -126,7 +126,7 @@ def _processes(recipe: KubeflowRecipe) -> str:
     if policy.torch is not None:
         return str(given or policy.torch.num_proc_per_node or "")
     if policy.mpi is not None:
-        # The default of 1 stands for as many as there are GPUs.
+        # The default of 1 stands for the number of GPUs.
         of_runtime = policy.mpi.num_proc_per_node
         return str(given or (of_runtime if of_runtime not in (None, 1) else ""))
     return ""

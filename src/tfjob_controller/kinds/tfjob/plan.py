@@ -2,8 +2,8 @@
 
 The chief saves checkpoints, and all replicas that train restore them. Parameter servers do neither: the chief reads a
 checkpoint and assigns its values to the variables that they hold. A replica that restores but does not save has an
-outdated checkpoint once the chief has saved another one. So unless its template says otherwise, a restart recreates its
-pod, which restores again, instead of its container.
+outdated checkpoint once the chief has saved another one. So unless its template sets another policy, a restart
+recreates its pod, which restores again, instead of its container.
 """
 
 from __future__ import annotations

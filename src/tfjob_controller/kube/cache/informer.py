@@ -15,7 +15,7 @@ handler delays only itself. Assumed writes take the same way.
 - A handler receives `on_add` before any `on_update` or `on_delete` of an object. An update never changes the uid: an
   object that was deleted and recreated unseen is reported as `on_delete(final=False)` and `on_add`.
 - A handler that is added late first receives the present state as `on_add(is_initial=True)`.
-- `is_initial` is True for everything up to the end of the first list; `has_synced` says that the handler has been
+- `is_initial` is True for everything up to the end of the first list; `has_synced` reports that the handler has been
   called with all of that.
 - An exception of a handler is logged and counted; the next change is delivered all the same.
 

@@ -55,7 +55,7 @@ _LIBRARY_SECONDS = 10.0
 class Config:
     """One API server and the identity to use there.
 
-    `namespace` is the context's, `origin` says where all this was read.
+    `namespace` is the context's, `origin` names where all this was read.
     """
 
     server: ServerConfig

@@ -8,7 +8,7 @@ response. Four rules, from client-go, and a fifth:
   to the count of the first Event. The first repetition is written at once, so that it is visible; further ones at most
   every 10 s, with the count reached by then. What has not been written when a series ends is written then.
 - *Similar events.* Of events that differ in their note only, nine within 10 minutes of each other are written as they
-  are; the others become one, whose note says that it is combined.
+  are; the others become one, whose note marks it as combined.
 - *Spam.* Each object and type has 25 writes, and one more every 5 minutes. A new Event that finds none left is dropped;
   a count waits. Counts leave some of them to new Events, so that a job that fails all the time can still report its
   end.
@@ -397,7 +397,7 @@ class Correlator:
 
 
 def truncate_utf8(text: str, limit_bytes: int) -> str:
-    """The text cut to so many bytes of UTF-8, at a whole character; a cut text ends with dots."""
+    """Returns the text cut to `limit_bytes` of UTF-8, at a whole character; a cut text ends with dots."""
     raw = text.encode(errors="replace")
     if len(raw) <= limit_bytes:
         return raw.decode()

@@ -6,7 +6,7 @@ here, and responses are parsed by httptools. A client may be installed without i
 (`pureparser.py`).
 
 The deadline of a call holds for all of it: before each wait the socket's time-out is set to the time that is left. A
-connection on which anything failed is closed, as is one whose server says so or that has sent more than the response.
+connection on which anything failed is closed, as is one whose server requests it or has sent more than the response.
 
 Every failure is an OSError: NotConnectedError, PoolTimeoutError, TimeoutError, BrokenResponseError, or the socket's or
 TLS's own. Threads: any. Source: RFC 9112.

@@ -18,7 +18,7 @@ events overtake the thousands of items of an initial list. No item starves: when
 oldest of all, the oldest is next. An item that arrives when n are queued is therefore among the next 2 (n + 1),
 whatever is added meanwhile.
 
-With `most_of_group`, at most so many items of a group are processed at a time, so that a group whose items take long
+With `most_of_group`, at most this many items of a group are processed at once, so that a group whose items take long
 leaves workers to the others. Its further items are held back when it would be their turn; whenever one of the group is
 done, the next one of them is queued again.
 

@@ -64,7 +64,7 @@ def plan_resizes(
     freed: Sequence[FreedCapacity] = (),
     waited_at: datetime | None = None,
 ) -> ResizePlan:
-    """Returns the plan. Call it before the queue is decided on: it says which nodes are nominated for a gang.
+    """Returns the plan. Call it before the queue is decided on, because it nominates nodes for a gang.
 
     `queue` is in queue order, without gangs that could not run on an empty cluster. `running` are all elastic gangs
     that are bound, including those that may not be resized now. `freed` is the capacity of terminating pods, also of

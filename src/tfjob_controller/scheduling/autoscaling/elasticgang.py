@@ -92,7 +92,7 @@ class ElasticGang:
         return min(spare, len(self.nodes) - fixed)
 
     def surplus_ratio(self, members: int) -> float:
-        """Returns how far it is above its minimum with so many members, from 0 to 1."""
+        """Returns how far `members` is above the gang's minimum, from 0 to 1."""
         span = self.max_members - self.min_members
         return (members - self.min_members) / span if span > 0 else 0.0
 

@@ -27,7 +27,7 @@ class Wanted:
 class UploadReport:
     """What happened to a candidate: `dropped` if it has changed, `unusable` until it changes, `failed` for now.
 
-    `left` names an upload whose files could not be removed, `uncleaned` says why old files could not.
+    `left` names an upload whose files could not be removed, `uncleaned` has the reason why old files could not.
     """
 
     outcome: Outcome

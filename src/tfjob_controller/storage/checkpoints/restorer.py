@@ -1,7 +1,7 @@
 """Restores the newest checkpoint of a storage that is whole.
 
 Theory of operation. The manifests are tried from the newest on. A checkpoint is broken if its manifest cannot be used,
-or if a file is missing or has another size or hash than the manifest says; then the one before it is tried. Any other
+or if a file is missing or has another size or hash than in the manifest; then the previous one is tried. Any other
 error, such as missing rights or a full disk, ends the command, because an older checkpoint would not help.
 
 Files are fetched into a hidden folder beside their final place, whose name contains the upload id, so that a restart

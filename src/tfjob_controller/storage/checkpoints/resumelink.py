@@ -1,4 +1,4 @@
-"""The link in the folder of checkpoints to the one from which the program goes on.
+"""The link in the folder of checkpoints to the one from which the program continues.
 
 `restore` sets it before the program starts, and `save` moves it to what is in the storage, because the kubelet may
 start the program again without a restore. It is replaced by a rename, so the program sees the old one or the new one.

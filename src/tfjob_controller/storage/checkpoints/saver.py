@@ -2,7 +2,7 @@
 
 Theory of operation. A step looks at the folder, takes the reports of a running upload, and starts an upload of what is
 complete and has not been dealt with. What has been dealt with is remembered by its fingerprint, so a checkpoint that
-changes is a candidate again. An upload that fails is repeated after a delay that grows; the watching goes on. If
+changes is a candidate again. An upload that fails is retried after a growing delay; the watching continues. If
 candidates have only changed or were removed by the program, a checkpoint that was not among them need not wait:
 programs that keep few checkpoints may remove each one before its upload begins on a busy machine.
 
@@ -77,7 +77,7 @@ class Saver:
     """Whether a candidate of the last upload has changed or was gone."""
     _is_hopeless: bool = False
     _said: dict[str, str] = field(default_factory=dict)
-    """The reasons that were said last, by name, until something succeeds."""
+    """The reasons that were logged last, by name, until something succeeds."""
     _backoff: DecorrelatedBackoff = field(init=False)
 
     def __post_init__(self) -> None:

@@ -111,7 +111,7 @@ class CheckpointWatcher:
             changed = [entry for name, status in found.items() if (entry := self._update(root, name, status))]
         finally:
             os.close(root)
-        # One time for all: the order in which a folder is listed says nothing of their age.
+        # One time for all: the order in which a folder is listed does not depend on their age.
         seen = self.clock.monotonic()
         for entry in changed:
             entry.changed_at = seen
