@@ -9,7 +9,8 @@ from tfjob_controller.client.errors import LISTING, AmbiguousNameError, ClientEr
 from tfjob_controller.client.job import Job, Jobs, job_table
 from tfjob_controller.client.kinds import KINDS, Snapshot, kinds_named
 from tfjob_controller.client.reader import Connection
-from tfjob_controller.client.validation import DRY_RUN, STRICT, check_children, validate_manifest
+from tfjob_controller.client.validation import check_children, validate_manifest
+from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 from tfjob_controller.kube.requester import Requester
 

@@ -17,14 +17,13 @@ from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import AnyJob, kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
+from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import Requester
 
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan, Replica
 
-DRY_RUN = {"dryRun": "All"}
-STRICT = {"fieldValidation": "Strict"}
 # Stands for the characters that the API server adds to a `generateName`.
 _SUFFIX = "00000"
 # Errors show this many fields.

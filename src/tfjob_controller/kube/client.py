@@ -32,7 +32,8 @@ PAGE_SIZE = 500
 _SMALLER = 10
 _decode_managed = decoder_for(ManagedObject)
 # Source: apimachinery pkg/apis/meta/v1/types.go (CreateOptions); the default for JSON is Warn.
-_STRICT = {"fieldValidation": "Strict"}
+STRICT = {"fieldValidation": "Strict"}
+DRY_RUN = {"dryRun": "All"}
 
 # The program's start waits for this request: after this time it is logged as failing and sent again.
 _VERSION_SECONDS = 5.0
@@ -104,7 +105,7 @@ class ResourceClient(Generic[ObjectT]):
         The server drops fields that it does not know; with `strict` it refuses the object instead.
         """
         path = self._path(namespace)
-        return self._object("POST", path, body, query=_STRICT if strict else None)
+        return self._object("POST", path, body, query=STRICT if strict else None)
 
     def update(self, namespace: str, name: str, body: Body, subresource: str = "") -> ObjectT:
         """Replaces an object; with a `resourceVersion` in the body raises `is_conflict` if it has changed since."""

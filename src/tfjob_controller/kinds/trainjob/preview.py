@@ -56,8 +56,7 @@ def _runtimes(job: TrainJob, requester: Requester) -> tuple[dict[str, TrainingRu
         runtime = _read(requester, CLUSTER_TRAINING_RUNTIMES, "", implied_framework(job).runtime)
         return {}, ({} if runtime is None else {runtime.metadata.name: runtime})
     runtime = _referenced(requester, job, job.spec.runtime_ref)
-    of_job = "" if by_command(job.spec.trainer.command) is not None else framework_of(job)
-    if (framework := runtime.spec.framework or of_job) and framework not in frameworks():
+    if _is_added(runtime.spec.framework or _framework_by_name(job)):
         raise _UnknownError
     by_key = {runtime_of(job): runtime}
     return (by_key, {}) if runtime.metadata.namespace else ({}, by_key)
@@ -91,8 +90,8 @@ def _referenced(requester: Requester, job: TrainJob, ref: RuntimeRef) -> Trainin
 
 def _check_framework(requester: Requester, job: TrainJob) -> None:
     """A framework that was added to the controller is recognized by its runtime, since its package is not here."""
-    framework = framework_of(job)
-    if not framework or framework in frameworks() or by_command(job.spec.trainer.command) is not None:
+    framework = _framework_by_name(job)
+    if not _is_added(framework):
         return
     existing = _existing(requester, CLUSTER_TRAINING_RUNTIMES, "")
     of_namespace = _existing(requester, TRAINING_RUNTIMES, job.metadata.namespace)
@@ -106,6 +105,16 @@ def _check_framework(requester: Requester, job: TrainJob) -> None:
         f"{', '.join(sorted({*FRAMEWORKS, *of_runtimes}))}; if it was added to the controller, create its runtime first"
         f"{_named(existing, 'the cluster')}"
     )
+
+
+def _framework_by_name(job: TrainJob) -> str:
+    """The framework that the job names; empty if its command implies one, which comes first."""
+    return "" if by_command(job.spec.trainer.command) is not None else framework_of(job)
+
+
+def _is_added(framework: str) -> bool:
+    """Whether it is a framework that is not installed here."""
+    return bool(framework) and framework not in frameworks()
 
 
 def _reader(requester: Requester, resource: Resource) -> ResourceClient[TrainingRuntime]:
