@@ -6,8 +6,8 @@ from generate.podtemplate import kubernetes_schema
 from generate.rules import Rule, quoted, rule_of
 from generate.schema import Schema, keyed
 from tfjob_controller.api.common import storagevalidation as says
-from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.common.storage import INPUT_URI, LOGIN_IN_URI, OUTPUT_URI
+from tfjob_controller.kube.names import MAX_NAME
 
 
 def checked(rules: list[Rule]) -> Schema:

@@ -19,6 +19,7 @@ from tfjob_controller.client.kinds import AnyJob, kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.names import name_violation, namespace_violation
 from tfjob_controller.kube.requester import Requester
 
 if TYPE_CHECKING:
@@ -58,10 +59,22 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
         job = kind.decode(body)
     except msgspec.MsgspecError as error:
         raise ClientError(f"the manifest is not a {kind.resource.kind}: {error}") from None
+    for field, violation in _name_violations(metadata, where):
+        if violation:
+            raise ClientError(f"metadata.{field}: {violation}")
     if (problem := kind.problem_of(job)) is not None:
         raise ClientError(problem)
     name = metadata.get("name") or f"{metadata['generateName']}{_SUFFIX}"
     return ValidManifest(kind, where, name, body, job)
+
+
+def _name_violations(metadata: Mapping[str, Any], namespace: str) -> Iterator[tuple[str, str]]:
+    """The API server repeats the whole name, which it refuses."""
+    yield "name", name_violation(str(metadata["name"])) if metadata.get("name") else ""
+    # What the server appends begins with a letter or digit.
+    prefix = str(metadata.get("generateName") or "").rstrip("-.")
+    yield "generateName", name_violation(prefix) if prefix else ""
+    yield "namespace", namespace_violation(namespace)
 
 
 def check_children(requester: Requester, manifest: ValidManifest) -> None:

@@ -23,13 +23,12 @@ import msgspec
 
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta, ObjectT, OwnerReference, Resource
+from tfjob_controller.kube.names import MAX_NAME
 
 MAX_ANNOTATION = 1024
 # Objects that a program here creates have one owner.
 MAX_OWNERS_BYTES = 8 * 1024
 _SHORT_BYTES = 1024
-# The longest name in the API. A text that is cut has one character more, so it names nothing.
-_MAX_NAME = 253
 # Stands for owners that are too long to be read: such an object belongs to somebody else.
 _UNREAD_OWNERS = (OwnerReference(controller=True),)
 _IDENTITY = operator.attrgetter(
@@ -72,7 +71,7 @@ def controlled_below(domain: str) -> Owns:
 
 def within_name(text: str) -> str:
     """The text, or the beginning of one that is longer than any name and so names nothing."""
-    return text[: _MAX_NAME + 1]
+    return text[: MAX_NAME + 1]
 
 
 def is_controller(owner: OwnerReference) -> bool:

@@ -21,6 +21,7 @@ from tfjob_controller.kubectl.argumenttypes import (
     job_argument,
     name_argument,
     namespace_argument,
+    port_argument,
     positive_argument,
     quantity_argument,
     until_argument,
@@ -98,7 +99,7 @@ def _add_explain(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--controller-namespace",
-        type=lambda text: name_argument(text, "a namespace"),
+        type=namespace_argument,
         default="tfjob-system",
         metavar="NAME",
         help="where the controller runs; default: tfjob-system",
@@ -154,7 +155,7 @@ def _add_top(parser: ArgumentParser) -> None:
 def _add_dashboard(parser: ArgumentParser) -> None:
     _add_all_namespaces(parser)
     parser.add_argument(
-        "--port", type=count_argument, default=0, metavar="PORT", help="on loopback; default: a free one"
+        "--port", type=port_argument, default=0, metavar="PORT", help="on loopback; default: a free one"
     )
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"

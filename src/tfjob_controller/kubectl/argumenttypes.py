@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, name_of
+from tfjob_controller.kube.names import name_violation, namespace_violation
 from tfjob_controller.util.timestamps import parse_duration
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ _KIND_WORDS = {"tfjob": TFJOB, "tfjobs": TFJOB, "tfj": TFJOB}
 _KIND_WORDS |= {"trainjob": TRAINJOB, "trainjobs": TRAINJOB, "trj": TRAINJOB}
 # `list -o name` prints the group too.
 _KIND_WORDS |= {f"{word}.kubeflow.org": kind for word, kind in _KIND_WORDS.items()}
-_MAX_NAME = 253
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+# Characters of a long text that errors repeat.
+_SHOWN = 80
+_MAX_PORT = 65535
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 _CONDITION = re.compile(r"condition=([A-Za-z]{1,60})(?:=(True|False|Unknown))?", re.IGNORECASE)
@@ -49,19 +51,24 @@ def job_argument(text: str) -> JobName:
     word, slash, name = text.rpartition("/")
     if slash and word not in _KIND_WORDS:
         raise ArgumentTypeError(f"{text!r} is no job: say NAME, tfjob/NAME or trainjob/NAME")
-    return JobName(_KIND_WORDS[word] if slash else "", name_argument(name, "a job"))
+    return JobName(_KIND_WORDS[word] if slash else "", name_argument(name))
 
 
 def namespace_argument(text: str) -> str:
-    return name_argument(text, "a namespace") if text else ""
-
-
-def name_argument(text: str, what: str = "a job") -> str:
-    if len(text) > _MAX_NAME or not _NAME.fullmatch(text):
-        raise ArgumentTypeError(
-            f"{text[:80]!r} cannot be the name of {what}: lower-case letters, digits, - and . are allowed"
-        )
+    if text and (violation := namespace_violation(text)):
+        raise _no_name(text, "a namespace", violation)
     return text
+
+
+def name_argument(text: str) -> str:
+    if violation := name_violation(text):
+        raise _no_name(text, "a job", violation)
+    return text
+
+
+def _no_name(text: str, what: str, violation: str) -> ArgumentTypeError:
+    shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return ArgumentTypeError(f"{shown!r} cannot be the name of {what}: it {violation}")
 
 
 def count_argument(text: str, least: int = 0) -> int:
@@ -69,6 +76,12 @@ def count_argument(text: str, least: int = 0) -> int:
         raise ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
     if (found := int(text)) < least:
         raise ArgumentTypeError(f"must be {least} or more")
+    return found
+
+
+def port_argument(text: str) -> int:
+    if (found := count_argument(text)) > _MAX_PORT:
+        raise ArgumentTypeError(f"must be from 0 to {_MAX_PORT}, is {found}")
     return found
 
 

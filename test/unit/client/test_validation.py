@@ -10,6 +10,7 @@ import pytest
 
 from helpers.answering import Answering, Request
 from tfjob_controller.client import Client, ClientError, tfjob, trainjob
+from tfjob_controller.client.validation import validate_manifest
 from tfjob_controller.kinds.trainjob.podtemplate import NO_WORKSPACE
 from tfjob_controller.kube.errors import ApiError
 
@@ -74,6 +75,26 @@ def refused(manifest: dict[str, Any], answers: Answers | None = None) -> str:
 
 def refused_train(answers: Answers | None = None, **fields: Any) -> str:
     return refused(train_manifest(**fields), answers)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"name": "x" * 254}, "metadata.name: must have at most 253 characters, has 254"),
+        ({"name": "Train"}, "metadata.name: must be of lower-case letters, digits, - and . and begin and end with a"),
+        ({"generateName": "x" * 254}, "metadata.generateName: must have at most 253 characters, has 254"),
+        ({"name": "a", "namespace": "x" * 64}, "metadata.namespace: must have at most 63 characters, has 64"),
+    ],
+)
+def test_a_name_is_refused_by_its_field_before_it_is_sent(metadata: dict[str, str], problem: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        validate_manifest({**trainjob("a", image="i"), "metadata": metadata}, "ns")
+    assert str(refused.value).startswith(problem)
+
+
+@pytest.mark.parametrize("metadata", [{"name": f"{'x' * 63}.{'y' * 189}"}, {"generateName": "train-"}])
+def test_every_name_that_the_server_accepts_is_accepted(metadata: dict[str, str]) -> None:
+    assert validate_manifest({**trainjob("a", image="i"), "metadata": metadata}, "ns").namespace == "ns"
 
 
 def test_one_child_of_each_template_is_tried_without_its_owner() -> None:

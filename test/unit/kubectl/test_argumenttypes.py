@@ -15,6 +15,7 @@ from tfjob_controller.kubectl.argumenttypes import (
     count_argument,
     duration_argument,
     job_argument,
+    namespace_argument,
     positive_argument,
 )
 
@@ -36,6 +37,28 @@ def test_a_job_is_named_with_or_without_its_kind(text: str, meant: JobName) -> N
 def test_what_can_be_no_job_never_becomes_a_path(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         job_argument(text)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "words"),
+    [
+        (job_argument, "x" * 254, "cannot be the name of a job: it must have at most 253 characters, has 254"),
+        (job_argument, "a..b", "cannot be the name of a job: it must be of lower-case letters, digits, - and . and"),
+        (namespace_argument, "x" * 64, "cannot be the name of a namespace: it must have at most 63 characters, has 64"),
+        (
+            namespace_argument,
+            "a.b",
+            "cannot be the name of a namespace: it must be of lower-case letters, digits and -",
+        ),
+    ],
+)
+def test_a_name_that_the_server_would_refuse_is_refused_with_the_bound(
+    read: Callable[[str], object], text: str, words: str
+) -> None:
+    with pytest.raises(ArgumentTypeError) as refused:
+        read(text)
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 250
 
 
 @pytest.mark.parametrize(

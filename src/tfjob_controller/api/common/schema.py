@@ -18,6 +18,8 @@ from typing import Any
 import msgspec
 from msgspec import Meta, inspect
 
+from tfjob_controller.kube.names import MAX_NAME, NAME_PATTERN, NAME_WORDS
+
 # The largest value of the API's int32 fields.
 INT32_MAX = 2**31 - 1
 # The largest value of each format of integers.
@@ -26,12 +28,7 @@ _INTEGERS = {"int32": INT32_MAX, "int64": 2**63 - 1}
 PATTERN_MESSAGE = "patternMessage"
 
 # Limits to pass to `describe`. The names of most objects (RFC 1123):
-MAX_NAME = 253
-A_NAME: dict[str, Any] = {
-    "maxLength": MAX_NAME,
-    "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-    PATTERN_MESSAGE: "must be of lower-case letters, digits, - and . and begin and end with a letter or digit",
-}
+A_NAME: dict[str, Any] = {"maxLength": MAX_NAME, "pattern": NAME_PATTERN, PATTERN_MESSAGE: NAME_WORDS}
 # The name of a framework in spec.framework and of its entry point:
 A_FRAMEWORK: dict[str, Any] = {
     "maxLength": 63,
@@ -75,6 +72,12 @@ def limit_violations(value: msgspec.Struct, at: str) -> Iterator[str]:
                 yield from limit_violations(item, f"{here}[{index}]")
         if isinstance(each, msgspec.Struct):
             yield from limit_violations(each, here)
+
+
+def field_violation(kind: type[msgspec.Struct], field: str, value: object) -> str:
+    """The violated limit of a value for this field, for the end of a sentence; empty for a value within the limits."""
+    limits = next(each.limits for each in _fields(kind) if each.wire_name == field)
+    return next(_problems(value, limits), "")
 
 
 @functools.cache

@@ -16,7 +16,8 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.schema import A_NAME, INT32_MAX, MAX_NAME, describe, limit_violations, matches
+from tfjob_controller.api.common.schema import A_NAME, INT32_MAX, describe, limit_violations, matches
+from tfjob_controller.kube.names import MAX_NAME
 from tfjob_controller.util.timestamps import format_time
 
 MAX_REPORT_BYTES = 64 * 1024

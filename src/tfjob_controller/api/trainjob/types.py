@@ -17,7 +17,6 @@ from tfjob_controller.api.common.schema import (
     A_NAME,
     INT32_MAX,
     MAX_LABEL_VALUE,
-    MAX_NAME,
     describe,
 )
 from tfjob_controller.api.common.status import Disruptions, JobCondition, LastCheckpoint, RestartCounts, Summary
@@ -26,6 +25,7 @@ from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.names import MAX_NAME
 
 TRAINJOBS = Resource("kubeflow.org", "v2alpha1", "trainjobs", "TrainJob")
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.common.podtemplates import apply_accelerators
-from tfjob_controller.api.common.schema import MAX_NAME
 from tfjob_controller.api.tfjob.defaults import restart_policy_of
 from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
 from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled
@@ -54,6 +53,7 @@ from tfjob_controller.kinds.trainjob.podtemplate import (
 )
 from tfjob_controller.kinds.trainjob.problems import name_problem, override_problem, reserved_problem
 from tfjob_controller.kinds.trainjob.recipe import Recipe
+from tfjob_controller.kube.names import MAX_NAME
 
 _CARRIERS = frozenset((DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER, RESTORER, SAVER))
 # Spec: TrainJob, section 3.

@@ -32,7 +32,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -44,6 +43,7 @@ import structlog
 
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import TokenBucket
+from tfjob_controller.kube.names import name_violation
 from tfjob_controller.kube.trace import Trace
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.fairness import FairCache
@@ -67,8 +67,6 @@ COMBINED = "(combined from similar events): "
 # The API's limits, in bytes.
 MAX_NOTE_BYTES = 1024
 MAX_WORD_BYTES = 128
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_MAX_NAME = 253
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -280,7 +278,7 @@ class Correlator:
         order = f"{_microseconds(observation.observed):014x}{next(self._names) & 0xFFFF:04x}"
         suffix = f"{order}{secrets.token_hex(3)}"
         name = f"{observation.regarding.name}.{suffix}"
-        return name if len(name) <= _MAX_NAME and _NAME.fullmatch(name) else f"event.{suffix}"
+        return f"event.{suffix}" if name_violation(name) else name
 
     def _classify(self, observation: Observation, now: float) -> tuple[Hashable, str]:
         """The key of the observation's series, and the note of that series if it is new."""
