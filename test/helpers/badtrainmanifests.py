@@ -31,7 +31,7 @@ BAD_TRAINJOBS = (
     bad("elastic-bounds-crossed", trainjob(elasticPolicy={"minNodes": 3, "maxNodes": 2}),
         "spec.elasticPolicy: minNodes must not be more than maxNodes: lower it, or raise maxNodes"),
     bad("elastic-outside-of-its-bounds", trainjob(nodes=5, elasticPolicy={"minNodes": 1, "maxNodes": 4}),
-        "spec: numNodes must be from elasticPolicy.minNodes to maxNodes: ask for as many, or widen elasticPolicy"),
+        "spec: numNodes must be from elasticPolicy.minNodes to maxNodes: choose such a number; elasticPolicy can be changed until the job has started"),
     bad("elastic-under-another-name",
         trainjob(nodes=None, trainer={"numNodes": 2}, elasticPolicy={"minNodes": 1, "maxNodes": 4}),
         "spec: trainer.numNodes cannot be resized: in a job with elasticPolicy set numNodes instead"),

@@ -204,8 +204,11 @@ class Job:
         """
         if isinstance(n, bool) or not isinstance(n, int):
             raise ClientError(f"scale needs a whole number, not {n!r}")
-        if field := self._seen.kind.scale_field:
-            return self._patched({"spec": {field: n}})
+        kind = self._seen.kind
+        if violation := kind.size_violation(n):
+            raise ClientError(f"spec.{kind.size_field}: {violation}")
+        if not kind.has_scale_right:
+            return self._patched({"spec": {kind.size_field: n}})
         for _ in range(_SCALE_TRIES):
             if self._scaled(n):
                 return self.refresh()

@@ -35,8 +35,12 @@ class ClientKind:
     """The label of children that has the name of the job."""
     member: str
     """What `scale` counts: workers, or nodes."""
-    scale_field: str = ""
-    """The field of the spec that `scale` patches; empty for a kind that has the scale subresource."""
+    size_field: str
+    """The field of the spec that `scale` sets."""
+    size_violation: Callable[[int], str]
+    """Why that field cannot have a value, for the end of a sentence; empty for a value within its limits."""
+    has_scale_right: bool = False
+    """Whether `scale` uses the scale subresource, so that the right to write it suffices."""
     keeps_pods: str = ""
     """The setting by which the pods of an ended job stay; empty if there is none."""
     runtime_id_of: Callable[[Any], str]

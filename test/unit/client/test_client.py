@@ -74,6 +74,22 @@ def test_what_is_wrong_is_said_before_anything_is_sent(call: Any, words: str) ->
 two: Any = "two"
 
 
+@pytest.mark.parametrize(
+    ("manifest", "number", "problem"),
+    [
+        (tfjob("a", image="i", workers=1), 1001, "spec.workerReplicas: must be from 0 to 1000, is 1001"),
+        (tfjob("a", image="i", workers=1), -1, "spec.workerReplicas: must be from 0 to 1000, is -1"),
+        (trainjob("a", image="i", nodes=1), 5001, "spec.numNodes: must be from 1 to 5000, is 5001"),
+    ],
+)
+def test_a_size_beyond_the_limit_of_its_field_is_refused_before_it_is_sent(
+    manifest: dict[str, Any], number: int, problem: str
+) -> None:
+    job = over(msgspec.json.encode(manifest)).job("a", manifest["kind"].lower())
+    with pytest.raises(ClientError, match=problem):
+        job.scale(number)
+
+
 def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
     words = 'no TFJob and no TrainJob with the name "a" found in namespace "ns": `kubectl tfjob list -A` shows'
     with pytest.raises(ClientError, match=words):

@@ -55,7 +55,7 @@ AUTOSCALING_WITHOUT_WORKER = "autoscaling needs an entry for WORKER in replicaSp
 MIN_ABOVE_MAX = "autoscaling.minWorkers must not be more than maxWorkers: lower it, or raise maxWorkers"
 WORKERS_OUTSIDE = (
     "the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: "
-    "ask for as many, or widen autoscaling"
+    "choose such a number, or change minWorkers or maxWorkers"
 )
 MIN_WORKERS_TWICE = "gang.minWorkers and autoscaling.minWorkers say different things: leave one of them out"
 CHIEF_MAY_LEAVE = (

@@ -70,7 +70,10 @@ BAD_QUANTITY = "must be a quantity such as 500m, 2 or 16Gi, and not negative"
 LABEL_WORDS = "must be of at most 63 letters, digits, -, _ and . and begin and end with a letter or digit"
 BAD_METRIC = "must be of letters, digits, _, ., / and -, begin with a letter or _, and have at most 63 characters"
 ELASTIC_BOUNDS = "minNodes must not be more than maxNodes: lower it, or raise maxNodes"
-NODES_OUTSIDE = "numNodes must be from elasticPolicy.minNodes to maxNodes: ask for as many, or widen elasticPolicy"
+NODES_OUTSIDE = (
+    "numNodes must be from elasticPolicy.minNodes to maxNodes: choose such a number; "
+    "elasticPolicy can be changed until the job has started"
+)
 ELASTIC_ALIAS = "trainer.numNodes cannot be resized: in a job with elasticPolicy set numNodes instead"
 ELASTIC_TORCH_ONLY = (
     "elasticPolicy is for framework torch only, since programs of others must know all nodes from the start: "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfjob_controller.api.common.schema import field_violation
 from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
-from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob, TFJobSpec, decode_tfjob
 from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.jobs.naming import TF_JOB_NAME
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -66,6 +67,7 @@ def _percentage(job: TFJob) -> int | None:
     return min(100, 100 * progress.done // progress.total) if progress is not None and progress.total else None
 
 
+_SIZE_FIELD = "workerReplicas"
 CLIENT_KIND = ClientKind(
     word="tfjob",
     resource=TFJOBS,
@@ -74,6 +76,9 @@ CLIENT_KIND = ClientKind(
     succeeded="Succeeded",
     name_label=TF_JOB_NAME,
     member="worker",
+    size_field=_SIZE_FIELD,
+    size_violation=lambda size: field_violation(TFJobSpec, _SIZE_FIELD, size),
+    has_scale_right=True,
     keeps_pods="cleanPodPolicy: None",
     runtime_id_of=lambda job: job.spec.runtime_id,
     work_of=lambda job: job,

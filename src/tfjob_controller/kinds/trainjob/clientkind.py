@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfjob_controller.api.common.schema import field_violation
 from tfjob_controller.api.trainjob.defaults import metric_names_of, metric_values_of, started_nodes_of
 from tfjob_controller.api.trainjob.types import (
     DATASET_INITIALIZER,
@@ -16,6 +17,7 @@ from tfjob_controller.api.trainjob.types import (
     MODEL_INITIALIZER,
     TRAINJOBS,
     TrainJob,
+    TrainJobSpec,
     decode_trainjob,
 )
 from tfjob_controller.jobs.naming import TRAIN_JOB_NAME, runtime_id_of
@@ -81,6 +83,7 @@ def _percentage(job: TrainJob) -> int | None:
     return report.progress_percentage if report is not None else None
 
 
+_SIZE_FIELD = "numNodes"
 CLIENT_KIND = ClientKind(
     word="trainjob",
     resource=TRAINJOBS,
@@ -89,7 +92,8 @@ CLIENT_KIND = ClientKind(
     succeeded="Complete",
     name_label=TRAIN_JOB_NAME,
     member="node",
-    scale_field="numNodes",
+    size_field=_SIZE_FIELD,
+    size_violation=lambda size: field_violation(TrainJobSpec, _SIZE_FIELD, size),
     runtime_id_of=lambda job: runtime_id_of(job.metadata.uid),
     work_of=_work,
     problem_of=_problem,
