@@ -6,9 +6,9 @@ Requests are computed by the function that the gang scheduler uses, as kube-sche
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -35,34 +35,48 @@ from tfjob_controller.api.gang import (
     kind_of,
     member_of,
 )
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
     JOB_TYPE,
+    RUNTIME_ID,
     TASK_INDEX,
     TF_JOB_NAME,
     TRAIN_JOB_NAME,
+    name_value,
     replica_id_of,
+    runtime_id_of,
 )
 from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.requester import Requester
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
-_decode_pod = scheduled_pod_decoder((*GANG_LABELS, *_KINDS, JOB_TYPE, TASK_INDEX))
+_decode_pod = scheduled_pod_decoder((*GANG_LABELS, *_KINDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX))
 _ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
+# Namespace, `tfjob/NAME` or `trainjob/NAME`, and the runtime id: what the labels of a pod say about its job.
+JobKey: TypeAlias = tuple[str, str, str]
 
 
 class JobUsage(msgspec.Struct, frozen=True):
-    """The total requests of one job's replicas on one node, as quantities by resource name."""
+    """The total requests of one job's replicas on one node, as quantities by resource name.
+
+    `deleted`: the job no longer exists, although a job with the same name may.
+    """
 
     node: str
     namespace: str
     job: str
     replicas: list[str]
     requests: dict[str, str]
+    deleted: bool = False
 
 
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
@@ -88,16 +102,26 @@ class ClusterUsage(msgspec.Struct, frozen=True):
 
 
 def cluster_usage(
-    pods: Iterable[ScheduledPod], shown: str, nodes: Sequence[Node] | None, gangs: Iterable[Gang] = ()
+    pods: Iterable[ScheduledPod],
+    shown: str,
+    nodes: Sequence[Node] | None,
+    gangs: Iterable[Gang] = (),
+    jobs: Mapping[str, Container[JobKey]] = {},
 ) -> ClusterUsage:
-    """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all."""
+    """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all.
+
+    `jobs` are the jobs that exist, by the words `tfjob` and `trainjob`, as far as they are known; read after the pods.
+    """
     placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
-    groups: dict[tuple[str, str, str], list[ScheduledPod]] = defaultdict(list)
+    groups: dict[tuple[str, JobKey], list[ScheduledPod]] = defaultdict(list)
     for pod in placed:
-        job = job_of(pod)
-        if job and shown in ("", pod.metadata.namespace):
-            groups[pod.spec.node_name, pod.metadata.namespace, job].append(pod)
-    holdings = [JobUsage(*key, _replicas(own), _quantities(_sum(own))) for key, own in sorted(groups.items())]
+        job = _job_key(pod)
+        if job is not None and shown in ("", pod.metadata.namespace):
+            groups[pod.spec.node_name, job].append(pod)
+    holdings = [
+        JobUsage(node, *key[:2], _replicas(own), _quantities(_sum(own)), _is_deleted(key, jobs))
+        for (node, key), own in sorted(groups.items())
+    ]
     if nodes is None:
         return ClusterUsage(holdings, None)
     held = {(pod.metadata.namespace, pod.metadata.name) for members in groups.values() for pod in members}
@@ -110,6 +134,11 @@ def cluster_usage(
             for node in sorted(nodes, key=lambda node: node.metadata.name)
         ],
     )
+
+
+def _is_deleted(key: JobKey, jobs: Mapping[str, Container[JobKey]]) -> bool:
+    known = jobs.get(key[1].partition("/")[0])
+    return known is not None and key not in known
 
 
 def _reservations(gangs: Iterable[Gang], placed: Iterable[ScheduledPod]) -> Mapping[str, Amounts]:
@@ -151,10 +180,11 @@ def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
-def job_of(pod: ScheduledPod) -> str:
-    """`tfjob/NAME` or `trainjob/NAME`; empty for a pod of neither. A long name is shortened as in its label."""
+def _job_key(pod: ScheduledPod) -> JobKey | None:
+    """None for a pod of no job. A long name is shortened as in its label."""
     labels = pod.metadata.labels
-    return next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
+    job = next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
+    return (pod.metadata.namespace, job, labels.get(RUNTIME_ID, "")) if job else None
 
 
 def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
@@ -198,7 +228,41 @@ def read_usage(requester: Requester, namespace: str) -> tuple[ClusterUsage, str]
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
     nodes, pods, why = _read(requester, namespace)
     gangs = _read_gangs(requester) if nodes is not None else ()
-    return cluster_usage(pods, namespace, nodes, gangs), why
+    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace)), why
+
+
+class _JobSpec(msgspec.Struct, frozen=True):
+    runtime_id: str = msgspec.field(name="RuntimeId", default="")
+
+
+class _JobIdentity(msgspec.Struct, frozen=True):
+    """What identifies the children of a job of any kind."""
+
+    metadata: ObjectMeta
+    spec: _JobSpec = _JobSpec()
+
+
+def _key_of(job: _JobIdentity, word: str) -> JobKey:
+    meta = job.metadata
+    return meta.namespace, f"{word}/{name_value(meta.name)}", job.spec.runtime_id or runtime_id_of(meta.uid)
+
+
+def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[JobKey]]:
+    """The jobs of a namespace by word; without a word if the user may not list all kinds whose pods it names."""
+    found: dict[str, set[JobKey]] = {"tfjob": set(), "trainjob": set()}
+    for resource in (TFJOBS, TRAINJOBS, KUBEFLOW_TRAINJOBS):
+        word = resource.kind.lower()
+        try:
+            jobs = ResourceClient(requester, resource, decoder_for(_JobIdentity), **_PATIENCE).list(namespace)
+        except ApiError as error:
+            if error.is_forbidden:
+                found.pop(word, None)
+            elif not error.is_not_found:
+                raise
+            continue
+        if word in found:
+            found[word].update(_key_of(job, word) for job in jobs)
+    return found
 
 
 def _read_gangs(requester: Requester) -> Sequence[Gang]:

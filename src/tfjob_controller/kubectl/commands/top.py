@@ -26,7 +26,8 @@ def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], li
     for node in sorted({holding.node for holding in found.holdings} | set(usages)):
         for each in (holding for holding in found.holdings if holding.node == node):
             own = [each.namespace] if with_namespace else []
-            rows.append([node, *own, each.job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
+            job = f"{each.job} (deleted)" if each.deleted else each.job
+            rows.append([node, *own, job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
         if (usage := usages.get(node)) is not None:
             rows.append([node, *blank, "(other pods)", *_cells(usage.others, devices), _pods(usage.others)])
             if usage.reserved:

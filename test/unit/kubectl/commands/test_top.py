@@ -29,9 +29,13 @@ from tfjob_controller.kubectl.commands.top import rows_of
 GPU = "nvidia.com/gpu"
 
 
-def pod(name: str, node: str, *, job: str = "", phase: str = "Running", namespace: str = "team") -> ScheduledPod:
+def pod(
+    name: str, node: str, *, job: str = "", phase: str = "Running", namespace: str = "team", runtime_id: str = "ab12"
+) -> ScheduledPod:
     role, _, index = name.rpartition("-")
-    labels = {"tf_job_name": job, "job_type": role.upper(), "task_index": index} if job else {}
+    labels = (
+        {"tf_job_name": job, "job_type": role.upper(), "task_index": index, "runtime_id": runtime_id} if job else {}
+    )
     requests = {"cpu": 500, "memory": 2**30, "pods": 1, **({GPU: 1} if job else {})}
     return ScheduledPod(
         ObjectMeta(name=f"{job}-{name}", namespace=namespace, labels=labels),
@@ -68,6 +72,18 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
         ["n2", "(other pods)", "0", "0", "0", "0 pods"],
         ["n2", "(free)", "3500m", "7168Mi", "1", "9 pods"],
     ]
+
+
+def test_pods_of_a_deleted_job_do_not_count_as_those_of_a_new_job_with_its_name() -> None:
+    old, new = (
+        pod("worker-0", "n1", job="train", runtime_id="old1"),
+        pod("worker-1", "n1", job="train", runtime_id="new1"),
+    )
+    jobs = {"tfjob": {("team", "tfjob/train", "new1")}}
+    _, rows = rows_of(cluster_usage([old, new], "team", None, jobs=jobs), with_namespace=False)
+    assert [(row[1], row[-1]) for row in rows] == [("tfjob/train", "worker-1"), ("tfjob/train (deleted)", "worker-0")]
+    _, rows = rows_of(cluster_usage([old], "team", None), with_namespace=False)
+    assert [row[1] for row in rows] == ["tfjob/train"]
 
 
 def gang_pod(name: str, node: str) -> ScheduledPod:
