@@ -1,8 +1,9 @@
 """`tfjob-controller`: the command line.
 
 Exit codes: 0 after an orderly stop, 1 when something went wrong on the way, 2 for a command line, variable or file that
-cannot be used, with one line on standard error that names it; `initialize`, `export` and `checkpoint restore` have
-more, which stand in storage/errors.py. Whatever takes long to import is imported when it is needed.
+cannot be used, with one line on standard error that says which, and those of `guarded`. `initialize`, `export` and
+`checkpoint restore` have more, which stand in storage/errors.py. Whatever takes long to import is imported when it is
+needed.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from tfjob_controller.storage.options import (
     resolve_initialize,
 )
 from tfjob_controller.util.commandline import Parser, UsageError, install_hint
+from tfjob_controller.util.exitcodes import EXIT_USAGE, guarded
 from tfjob_controller.util.terminal import print_line
 
 PROGRAM = "tfjob-controller"
-EXIT_USAGE = 2
 # What the extra `operator` of setup.cfg installs, by the names under which it is imported.
 OPERATOR_MODULES = ("cryptography", "httptools", "prometheus_client", "re2", "uvloop")
 
@@ -250,8 +251,11 @@ CHECKPOINT_COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
+
+
+def _main(arguments: Sequence[str]) -> int:
     parser = build_parser()
-    arguments = sys.argv[1:] if argv is None else argv
     try:
         parsed = vars(parser.parse_args(arguments))
         if parsed.pop("show_version", False):

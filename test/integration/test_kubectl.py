@@ -25,7 +25,7 @@ from localcluster import binaries
 from localcluster.api import Api
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.kubectl import cli
+from tfjob_controller.util.exitcodes import EXIT_INTERRUPTED
 
 pytestmark = pytest.mark.cluster
 
@@ -164,4 +164,4 @@ def test_a_watched_list_prints_a_row_for_every_change_until_ctrl_c(
         assert watching.stdout.readline().split()[:2] == ["TrainJob", "new"]
         watching.send_signal(signal.SIGINT)
         out, error = watching.communicate(timeout=60)
-    assert (watching.returncode, out, error) == (cli.EXIT_INTERRUPTED, "", "")
+    assert (watching.returncode, out, error) == (EXIT_INTERRUPTED, "", "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers import interrupt
+from helpers.poll import eventually
 from tfjob_controller import cli
 from tfjob_controller.flags import Option
 from tfjob_controller.options import EXTENDER_OPTIONS, OPTIONS
@@ -85,6 +89,37 @@ def test_a_config_file_that_cannot_be_used_is_named(
     assert str(file) in error
     assert words in error
     assert error.count("\n") == 1
+
+
+def ended(*arguments: str, output: int) -> tuple[int, str]:
+    """The exit code and the standard error of the program, which writes to this descriptor."""
+    command = [sys.executable, "-m", "tfjob_controller", *arguments]
+    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+def test_a_program_whose_output_cannot_be_written_ends_without_a_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert ended("--version", output=writer) == (141, "")
+    os.close(writer)
+    with open("/dev/full", "w") as full:
+        error = "tfjob-controller: cannot write the output: No space left on device\n"
+        assert ended("--version", output=full.fileno()) == (1, error)
+
+
+def test_an_interrupted_simulation_ends_at_once_with_all_of_its_processes() -> None:
+    command = [sys.executable, "-m", "tfjob_controller", "simulate", "--seeds=50", "--jobs=300", "--parallel=2"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interrupt.allow, process_group=0
+    ) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        # The tracker of resources, and the processes that simulate.
+        eventually(lambda: len(children.read_text().split()) >= 3)
+        os.killpg(running.pid, signal.SIGINT)
+        # Both end with the last process that has them, a process that has just been started with a traceback.
+        out, _ = running.communicate(timeout=30)
+    assert (running.returncode, out) == (130, "")
 
 
 def test_help_does_not_wait_for_heavy_imports() -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tfjob_controller.kubectl.session import Session
 
 PROGRAM = "kubectl tfjob"
-# `EXIT_TIMEOUT` is that of timeout(1); the last two are those that a shell shows after SIGINT and SIGPIPE.
-EXIT_FAILED, EXIT_USAGE, EXIT_TIMEOUT, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 1, 2, 124, 130, 141
+# That of timeout(1).
+EXIT_TIMEOUT = 124
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 CLIENT, SERVER = "client", "server"

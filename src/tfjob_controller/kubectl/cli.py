@@ -1,29 +1,20 @@
 """`kubectl tfjob`: the entry point of the plugin. Heavy modules are imported once the command line is valid.
 
-Exit codes: 1 for an error of the API server or a job, 2 for an invalid command line or kubeconfig, and 124 for a
-timeout of `wait`, `submit --wait` or `delete --wait`.
+Exit codes: 1 for an error of the API server or a job, 2 for an invalid command line or kubeconfig, 124 for a timeout of
+`wait`, `submit --wait` or `delete --wait`, and those of `guarded`.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfjob_controller.kubectl.arguments import (
-    EXIT_BROKEN_PIPE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    PROGRAM,
-    build_parser,
-    command_of,
-    parse,
-)
+from tfjob_controller.kubectl.arguments import PROGRAM, build_parser, command_of, parse
 from tfjob_controller.kubectl.output import print_error, write_utf8
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.exitcodes import EXIT_FAILED, EXIT_USAGE, guarded
 from tfjob_controller.util.terminal import print_line, print_text
 
 
@@ -31,21 +22,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the plugin and returns the exit code."""
     if argv is None:
         write_utf8(sys.stdout, sys.stderr)
+    return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv, is_process=argv is None))
+
+
+def _main(argv: Sequence[str], *, is_process: bool) -> int:
     try:
-        return _main(sys.argv[1:] if argv is None else argv, is_process=argv is None)
+        return _run(argv, is_process=is_process)
     except UsageError as error:
         print_error(str(error))
         if error.usage:
             print_text(error.usage, sys.stderr)
         return EXIT_USAGE
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _close_standard_output()
-        return EXIT_BROKEN_PIPE
 
 
-def _main(argv: Sequence[str], *, is_process: bool) -> int:
+def _run(argv: Sequence[str], *, is_process: bool) -> int:
     if argv and argv[0] == "__complete":  # the scripts of `completion` call this command
         from tfjob_controller.kubectl.complete import print_candidates
 
@@ -67,9 +57,7 @@ def _run_command(parsed: Any, *, is_process: bool) -> int:
     assert command is not None  # noqa: S101 -- the parser knows no others
     session = Session(parsed, logs=is_process)
     try:
-        code = command.run(session, parsed)
-        sys.stdout.flush()  # here, because a closed pipe is handled above
-        return code
+        return command.run(session, parsed)
     except Exception as error:
         if (output := _error_output(error, session)) is None:
             raise
@@ -94,8 +82,3 @@ def _error_output(error: Exception, session: Session) -> tuple[str, int] | None:
     if isinstance(shown, ApiError):
         return error_text(shown, session.origin), EXIT_FAILED
     return (str(error), EXIT_FAILED) if isinstance(error, ClientError) else None
-
-
-def _close_standard_output() -> None:
-    """Redirects output after its reader has ended (`| head`), since Python would report an error at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import signal
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -299,7 +300,9 @@ def _results(tasks: Sequence[_Task], processes: int, on_run: Callable[[], None])
             on_run()
         return
     # Spawned, not forked: this process has threads (the progress bar's).
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    # Ctrl-C reaches all processes of the terminal: this one ends the others.
+    with ProcessPoolExecutor(processes, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         futures = {pool.submit(_run, task): index for index, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):
@@ -307,6 +310,8 @@ def _results(tasks: Sequence[_Task], processes: int, on_run: Callable[[], None])
                 on_run()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
 
 

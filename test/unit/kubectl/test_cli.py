@@ -14,6 +14,7 @@ import pytest
 from helpers.barekubeconfig import kubeconfig_with_token
 from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from tfjob_controller.kubectl import cli
+from tfjob_controller.util.exitcodes import EXIT_BROKEN_PIPE
 
 TABLE = b"""{"kind": "Table", "metadata": {"continue": "%s"},
  "columnDefinitions": [{"name": "Name"}, {"name": "Reason", "priority": 1}, {"name": "Age"}],
@@ -216,4 +217,4 @@ def test_a_reader_that_has_seen_enough_is_no_error_worth_a_word(tmp_path: Path) 
             assert running.stderr is not None
             running.stdout.close()
             assert running.stderr.read() == b""
-            assert running.wait(20) == cli.EXIT_BROKEN_PIPE
+            assert running.wait(20) == EXIT_BROKEN_PIPE

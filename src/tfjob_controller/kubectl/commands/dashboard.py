@@ -5,10 +5,9 @@ from __future__ import annotations
 import webbrowser
 from argparse import Namespace
 
-from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kubectl.output import print_notice
 from tfjob_controller.kubectl.session import Session
-from tfjob_controller.util.commandline import install_hint
+from tfjob_controller.util.commandline import UsageError, install_hint
 from tfjob_controller.util.terminal import print_line
 
 
@@ -17,7 +16,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
         from tfjob_controller.dashboard.server import serve_on_loopback
         from tfjob_controller.dashboard.users import User
     except ImportError as error:
-        raise ClientError(f"the dashboard is not installed ({error}); {install_hint('dashboard')}") from None
+        raise UsageError(f"the dashboard is not installed ({error}); {install_hint('dashboard')}") from None
     from tfjob_controller.util.clock import RealClock
 
     namespace = "" if parsed.all_namespaces else session.namespace
@@ -32,7 +31,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
     try:
         serve_on_loopback(user, parsed.port, announce)
     except OSError as error:
-        raise ClientError(
+        raise UsageError(
             f"cannot listen on port {parsed.port}: {error.strerror}: choose another one by --port"
         ) from None
     return 0

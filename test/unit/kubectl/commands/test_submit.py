@@ -16,6 +16,7 @@ from helpers.plugin import program
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.kubectl import cli
 from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
+from tfjob_controller.util.exitcodes import EXIT_INTERRUPTED
 
 SUBMIT = ["submit", "train", "--image", "localhost/base"]
 TFJOB, TRAINJOB = ["--workers", "1"], ["--nodes", "1"]
@@ -125,7 +126,7 @@ def test_ctrl_c_says_that_the_job_stays_and_how_to_stop_it(flag: str, tmp_path: 
         assert running.stdout.readline() == "tfjob/train created\n"
         running.send_signal(signal.SIGINT)
         out, error = running.communicate(timeout=60)
-    assert (running.returncode, out) == (cli.EXIT_INTERRUPTED, "")
+    assert (running.returncode, out) == (EXIT_INTERRUPTED, "")
     cluster = f"--kubeconfig={tmp_path}/kubeconfig"
     assert error.splitlines()[-1] == (
         f"kubectl tfjob: interrupted: tfjob/train stays. `kubectl tfjob wait {cluster} tfjob/train -n team` waits for "
