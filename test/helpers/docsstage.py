@@ -104,7 +104,7 @@ class Stage:
             self._apply(MANIFESTS.parent / given)
         try:
             # Each page has a controller of its own, since some pages delete its kinds.
-            with running_controller(self.cluster.kubeconfig, ""):
+            with running_controller(self.cluster.kubeconfig, "", leader_elect=True):
                 yield
         finally:
             self._restore(before)

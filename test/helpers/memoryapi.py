@@ -28,8 +28,12 @@ from tfjob_controller.kube.requester import MERGE_PATCH
 Object = dict[str, Any]
 Watcher = Callable[[str, Object], None]
 Hook = Callable[["Request"], None]
-# /apis/<group>/<version>/namespaces/<namespace>/<plural>, and /api/<version>/… of the core group.
+# /apis/<group>/<version>/namespaces/<namespace>/<plural>, and /api/<version>/… of the core group; a list of all
+# namespaces has two parts less.
 _COLLECTION_SLASHES = {"apis": 6, "api": 5}
+
+
+_NAMESPACE = re.compile(r"/namespaces/[^/]+(?=/)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +200,14 @@ class MemoryApi(Answering):
 
     def _get(self, request: Request) -> Object:
         path = request.path
-        if path.count("/") != _COLLECTION_SLASHES[path.split("/")[1]]:
+        slashes = _COLLECTION_SLASHES[path.split("/")[1]]
+        if path.count("/") not in (slashes, slashes - 2):
             return self._found(path.removesuffix("/status"))
         name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         items = [
             obj
             for at, obj in self.objects.items()
-            if at.startswith(f"{path}/")
+            if (at if path.count("/") == slashes else _NAMESPACE.sub("", at)).startswith(f"{path}/")
             and at.endswith(f"/{name}" * bool(name))
             and _selects(request.query.get("labelSelector", ""), obj["metadata"].get("labels", {}))
         ]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
 
 from tfjob_controller.api.common.cluster import NODES, Node, decode_node
 from tfjob_controller.api.common.quantity import PODS, amount_from, quantity_of
@@ -19,12 +22,14 @@ from tfjob_controller.api.gang import (
     UNSCHEDULABLE,
     WAITING,
     Gang,
+    GangMeta,
     Missing,
     decode_gang,
     kind_of,
     must_leave,
 )
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.reports import GANG_SCHEDULER, RUNNING, StatusReport, read_report, status_time
 from tfjob_controller.client.usage import member_requests
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
@@ -84,25 +89,49 @@ class NamespaceShare:
 
 @dataclass(frozen=True, slots=True)
 class GangQueue:
-    """The waiting gangs in order, the number of gangs with capacity, and that of waiting gangs not seen yet."""
+    """The waiting gangs in order, the number of gangs with capacity, and that of waiting gangs not seen yet.
+
+    `report` is the gang scheduler's, of which all this is; None without a gang.
+    """
 
     waiting: Sequence[WaitingGang]
     running: int
     unseen: int = 0
     requests: Sequence[GangRequest] = ()
     shares: Sequence[NamespaceShare] = ()
+    report: StatusReport | None = None
 
 
-def read_queue(requester: Requester, namespace: str) -> GangQueue:
+def read_queue(requester: Requester, namespace: str, now: datetime) -> GangQueue:
     """The queue of a namespace ("" is all of them). Positions count over the whole cluster. Raises `ApiError`."""
-    client = ResourceClient(requester, GANGS, decode_gang, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
+    client = ResourceClient(requester, GANGS, _decode, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
     try:
-        gangs = client.list(namespace)
+        found = client.list(namespace)
     except ApiError as error:
         if error.is_not_found:
             raise ClientError(NO_GANGS_KIND) from None
         raise
-    return queue_of(gangs, _read_nodes(requester))
+    queue = queue_of([item.gang for item in found], _read_nodes(requester))
+    if not found:
+        return queue
+    reported = max(item.reported for item in found)
+    return replace(queue, report=read_report(requester, GANG_SCHEDULER, reported, now))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportedGang:
+    """A Gang, and when its status last changed."""
+
+    gang: Gang
+    reported: str
+
+    @property
+    def metadata(self) -> GangMeta:
+        return self.gang.metadata
+
+
+def _decode(item: bytes | msgspec.Raw) -> _ReportedGang:
+    return _ReportedGang(decode_gang(item), status_time(item))
 
 
 def _read_nodes(requester: Requester) -> Sequence[Node] | None:
@@ -219,6 +248,12 @@ def _waits_since(gang: Gang) -> str:
     """
     created, waits = gang.metadata.creation_timestamp or "", gang.status.queued_time or ""
     return waits if waits and gang.status.attempt else created or waits
+
+
+def report_origin(queue: GangQueue, now: datetime) -> str:
+    """Returns whose report the queue is and how old, for the end of a sentence; empty while the gang scheduler runs."""
+    report = queue.report
+    return f", {report.origin(now)}" if report is not None and report.state != RUNNING else ""
 
 
 def share_text(share: NamespaceShare) -> str:

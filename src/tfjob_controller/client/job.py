@@ -131,12 +131,16 @@ class Job:
         """Why the job does or does not run: replicas, conditions, events. Reads them now."""
         from tfjob_controller.client.diagnostics.description import describe
         from tfjob_controller.client.diagnostics.replicas import replica_views
+        from tfjob_controller.client.reports import CONTROLLER, job_reports
 
-        found = self.refresh().snapshot.job
+        found, now = self.refresh().snapshot, self._connection.clock.now()
         with self._connection.client_errors():
             reader = self._reader()
-            views = replica_views(found, reader.children(found), self._connection.clock.now())
-            return describe(found, views, reader.events)
+            views = replica_views(found.job, reader.children(found.job), now)
+            gangs = reader.gangs(found) if found.waits_for_capacity else ()
+            reports = job_reports(self._connection.requester, found, now, gangs)
+            notices = [report.notice(now) for report in reports.values() if not found.has_ended]
+            return describe(found.job, views, reader.events, reports[CONTROLLER].time, notices)
 
     def events(self) -> Table[EventRow]:
         """The events about the job of the last hour or so, oldest first. Reads them now."""

@@ -9,6 +9,7 @@ import msgspec
 
 from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.jobs.conditions import FALSE, SCHEDULED
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kinds.tfjob import clientkind as tfjob
 from tfjob_controller.kinds.trainjob import clientkind as trainjob
@@ -130,6 +131,11 @@ class Snapshot(msgspec.Struct, frozen=True):
         """Whether the condition is true; both names of success are accepted."""
         name = self.kind.succeeded if condition in ("Succeeded", "Complete") else condition
         return any(each.type == name and each.status == "True" for each in self.conditions)
+
+    @property
+    def waits_for_capacity(self) -> bool:
+        """Whether the job is to run as a gang, and its replicas have no nodes yet."""
+        return any(each.type == SCHEDULED and each.status == FALSE for each in self.conditions)
 
     @property
     def manifest(self) -> dict[str, Any]:

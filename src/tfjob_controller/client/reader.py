@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
+from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
 from tfjob_controller.client.kinds import TFJOB, AnyJob, Snapshot, snapshot_decoder
 from tfjob_controller.jobs.naming import job_labels, selector_string
@@ -223,6 +224,17 @@ class Reader:
             },
             pods=by_job,
         )
+
+    def gangs(self, seen: Snapshot) -> Sequence[Any]:
+        """The Gangs of a job as plain JSON; none without that kind, or without the right to list it."""
+        client = ResourceClient(self._requester, GANGS, msgspec.json.decode, **_PATIENCE)
+        selector = selector_string(job_labels(seen.metadata.name, seen.runtime_id, self.kind.name_label))
+        try:
+            return client.list(self.namespace, selector)
+        except ApiError as error:
+            if error.is_forbidden or error.is_not_found:
+                return ()
+            raise
 
     def events(self, uid: str) -> Sequence[Event]:
         """About one object; the first `MAX_EVENTS`, with texts of at most `MAX_EVENT_CHARACTERS`."""

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.guard import COOKIE, Guard, own_origins
 from tfjob_controller.dashboard.loginrate import LoginRate
-from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering
+from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering, reports
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -78,6 +78,7 @@ def create_app(
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),
             Route("/queue", queue.queue_page),
+            Route("/reports", reports.reports_part),
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),
         ],

@@ -7,8 +7,9 @@ else reads. Of events, which may be many and of any size, only the fields that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.kinds import Snapshot
 from tfjob_controller.client.reader import EVENTS, MAX_READ_BYTES, EventSeries, namespace_problem
+from tfjob_controller.client.reports import SYSTEM_NAMESPACE, StatusReport, job_reports
 from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
@@ -77,7 +79,7 @@ _decode_event = decoder_for(_Event)
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """`unread` says in one line each what is missing and why."""
+    """`unread` says in one line each what is missing and why; `reports` has the reports of statuses by program."""
 
     seen: Snapshot
     namespace_is_deleted: bool = False
@@ -86,6 +88,7 @@ class Diagnostics:
     gangs: list[Object] = field(default_factory=list)
     events: list[Object] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    reports: Mapping[str, StatusReport] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -93,7 +96,9 @@ class Diagnostics:
         return f"{self.seen.metadata.namespace}/{self.seen.metadata.name}"
 
 
-def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
+def collect_diagnostics(
+    requester: Requester, seen: Snapshot, now: datetime, controller_namespace: str = SYSTEM_NAMESPACE
+) -> Diagnostics:
     """Raises `ApiError`, except for a missing permission or kind."""
     case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
     if name := seen.runtime_id:
@@ -103,7 +108,7 @@ def collect_diagnostics(requester: Requester, seen: Snapshot) -> Diagnostics:
             found.extend(_read(requester, case, resource, selector))
     events = _read(requester, case, EVENTS, "", _shortened_event, lambda event: _is_about(case, event))
     case.events.extend(events)
-    return case
+    return replace(case, reports=job_reports(requester, seen, now, case.gangs, controller_namespace))
 
 
 def _shortened_event(item: msgspec.Raw) -> bytes:

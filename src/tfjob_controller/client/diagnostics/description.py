@@ -52,7 +52,10 @@ class EventRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Description(msgspec.Struct, frozen=True, rename="camel"):
-    """The state of a job as `describe` shows it. `hints` have facts that the status lacks. Times are RFC 3339."""
+    """The state of a job as `describe` shows it. `hints` have facts that the status lacks. Times are RFC 3339.
+
+    `reported` is when the controller changed the status last; empty if it never did.
+    """
 
     name: str
     namespace: str
@@ -76,6 +79,7 @@ class Description(msgspec.Struct, frozen=True, rename="camel"):
     events: list[EventRow]
     kind: str = TFJOBS.kind
     checkpoint: str = ""
+    reported: str = ""
 
     def _repr_html_(self) -> str:
         return to_html(self)
@@ -112,11 +116,19 @@ def _bar(percentage: int | None) -> str:
     return f"[{'#' * done}{'-' * (_BAR_LENGTH - done)}] "
 
 
+def reported_text(description: Description, now: datetime) -> str:
+    """Returns a text such as `by the controller 12m ago`; empty before its first report."""
+    return f"by the controller {ago(description.reported, now)}" if description.reported else ""
+
+
 # Reads the events about the object with a UID.
 EventsOf = Callable[[str], Iterable[Event]]
 
 
-def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) -> Description:
+def describe(
+    job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf, reported: str = "", notices: Sequence[str] = ()
+) -> Description:
+    """The description; `notices` say which programs that report about the job no longer run."""
     kind, meta, status = kind_of(job), job.metadata, status_of(job)
     counts = next_restart_counts(views, status.restart_counts)
     child_events = _child_events(views, events_of)
@@ -138,12 +150,13 @@ def describe(job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf) ->
         progress=kind.progress_of(job),
         progress_percentage=kind.percentage_of(job),
         metrics=dict(kind.metrics_of(job)),
-        hints=job_hints(job),
+        hints=[*job_hints(job), *(f"{notice}." for notice in notices if notice)],
         replicas=[_row(view, counts, child_events) for view in views],
         conditions=list(job.status.conditions),
         events=event_rows(meta.name, chain(events_of(meta.uid), warnings))[-MAX_EVENTS:],
         kind=kind.resource.kind,
         checkpoint=_checkpoint(status.checkpoint),
+        reported=reported,
     )
 
 
@@ -284,6 +297,7 @@ def to_html(description: Description, now: datetime | None = None) -> str:
         **summary(description),
         "Restarts": str(description.restarts),
         "Age": age(description.created, now),
+        "Reported": reported_text(description, now),
     }
     parts = [html_fields(fields), *(html_element("p", hint) for hint in description.hints)]
     for title, headers, rows in sections_of(description, now):

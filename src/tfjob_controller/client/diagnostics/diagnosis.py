@@ -2,13 +2,14 @@
 
 The first rule that applies decides. The order goes from what nothing outweighs (the job is being deleted) to the state
 of a job that runs well. `now` says what is, `next` what follows: by itself, or by an action of the reader. The rules
-about a job alone also give `describe` its hints.
+about a job alone also give `describe` its hints. At the end, a sentence that is the report of a program which no longer
+runs, or which may not run, is attributed to that program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -18,6 +19,7 @@ from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
+from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
 from tfjob_controller.jobs.state.observed import is_finished
@@ -34,14 +36,28 @@ BLOCKING_REASONS = _BAD_IMAGE | _BAD_CONFIG | {_CRASHES}
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Sentences without a full stop."""
+    """Sentences without a full stop.
+
+    `now` is from the status that the program `by` reported; empty: from what the API server itself has, or another
+    component of Kubernetes. With `is_unreported` it says that the program has not reported yet. `is_final`: the
+    controller does nothing more.
+    """
 
     now: str
     next: str
+    by: str = ""
+    is_unreported: bool = False
+    is_final: bool = False
 
 
-def diagnose(case: Diagnostics) -> Diagnosis:
+def diagnose(case: Diagnostics, now: datetime) -> Diagnosis:
+    """The diagnosis as of `now`, from which ages of reports count."""
     job, status = case.seen.job, status_of(case.seen.job)
+    return _attributed(case, now, _first(case, job, status))
+
+
+def _first(case: Diagnostics, job: AnyJob, status: TrainingStatus) -> Diagnosis:
+    """The diagnosis of the first rule that applies."""
     return (
         _in_deleted_namespace(case)
         or _deleted(job)
@@ -57,6 +73,25 @@ def diagnose(case: Diagnostics) -> Diagnosis:
         or _restarting(job, status)
         or _otherwise(case, status)
     )
+
+
+def _attributed(case: Diagnostics, now: datetime, found: Diagnosis) -> Diagnosis:
+    """The diagnosis with whose report it is, unless the program that reported it is known to run."""
+    report, controller = case.reports.get(found.by), case.reports.get(CONTROLLER)
+    if report is not None and report.state == STOPPED:
+        stop, remedy = report.stop(now), f"{report.remedy}; nothing changes until it runs"
+        if found.is_unreported:
+            return Diagnosis(f"{found.now}: {stop}", remedy)
+        return Diagnosis(f"{stop}; its last report: {found.now}", remedy)
+    words, then = found.now, found.next
+    if report is not None and not found.is_unreported:
+        if report.state == NO_LEASE:
+            words = f"{found.now} ({report.origin(now)}; no Lease and no pod shows that it runs)"
+        elif report.state == UNKNOWN:
+            words = f"{found.now} ({report.origin(now)})"
+    if controller is not None and controller.state == STOPPED and not found.is_final:
+        then = f"{controller.stop(now)}: {controller.remedy}; then {found.next}"
+    return Diagnosis(words, then)
 
 
 def job_hints(job: AnyJob) -> list[str]:
@@ -76,7 +111,7 @@ def _capitalized(text: str) -> str:
 def _deleted(job: AnyJob) -> Diagnosis | None:
     if not job.metadata.deletion_timestamp:
         return None
-    return Diagnosis("it is being deleted", "it is removed once its children and finalizers are")
+    return Diagnosis("it is being deleted", "it is removed once its children and finalizers are", is_final=True)
 
 
 def _in_deleted_namespace(case: Diagnostics) -> Diagnosis | None:
@@ -85,13 +120,15 @@ def _in_deleted_namespace(case: Diagnostics) -> Diagnosis | None:
     where = case.seen.metadata.namespace
     now = f"its namespace {where} is being deleted, and the job with it: nothing can be created in it any more"
     look = f"kubectl get namespace {where} -o yaml"
-    return Diagnosis(now, f"submit the job in another namespace; to see what the deletion waits for: {look}")
+    then = f"submit the job in another namespace; to see what the deletion waits for: {look}"
+    return Diagnosis(now, then, is_final=True)
 
 
 def _managed_elsewhere(job: AnyJob) -> Diagnosis | None:
     if is_managed_here(job.spec.managed_by):
         return None
-    return Diagnosis(f"another controller runs it: {job.spec.managed_by}", "that controller decides; see its log")
+    now = f"another controller runs it: {job.spec.managed_by}"
+    return Diagnosis(now, "that controller decides; see its log", is_final=True)
 
 
 def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
@@ -102,7 +139,8 @@ def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     # A time that was edited by hand may be none.
     moment = parse_time_or_none(end)
     if ttl is None or moment is None or ttl_seconds_left(ttl, end, moment) is None:
-        return Diagnosis(how, "nothing: it stays until it is deleted; to run it again, delete it and submit it again")
+        then = "nothing: it stays until it is deleted; to run it again, delete it and submit it again"
+        return Diagnosis(how, then, is_final=True)
     gone_at = format_time(moment + timedelta(seconds=ttl))
     return Diagnosis(how, f"it is deleted at {gone_at} (ttlSecondsAfterFinished)")
 
@@ -116,11 +154,13 @@ def _invalid(job: AnyJob) -> Diagnosis | None:
 def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     check = "check that a controller runs and leads: kubectl get pods -A -l app.kubernetes.io/name=tfjob-controller"
     if not status.phase:
-        return Diagnosis("no controller has seen the job yet", check)
+        return Diagnosis("no controller has seen the job yet", check, CONTROLLER, is_unreported=True)
     if status.observed_generation < job.metadata.generation:
         return Diagnosis(
             "the controller has not seen the last change of its spec yet",
             f"it does so within moments; otherwise {check}",
+            CONTROLLER,
+            is_unreported=True,
         )
     return None
 
@@ -130,7 +170,7 @@ def _hindered(status: TrainingStatus) -> Diagnosis | None:
     if found is None or found.status != conditions.TRUE:
         return None
     what, _, remedy = found.message.rpartition(". ")
-    return Diagnosis(what or found.message, f"it goes on once the changes are kept. {remedy}")
+    return Diagnosis(what or found.message, f"it goes on once the changes are kept. {remedy}", CONTROLLER)
 
 
 def _suspended(case: Diagnostics) -> Diagnosis | None:
@@ -147,19 +187,22 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
         phase = status.get("phase", "")
         if not phase:
             look = "check that one runs: kubectl get pods -A -l app=gang-scheduler"
-            return Diagnosis("no gang scheduler has seen its gang yet", look)
+            return Diagnosis("no gang scheduler has seen its gang yet", look, GANG_SCHEDULER, is_unreported=True)
         if phase == UNSCHEDULABLE:
             now = f"its gang does not fit even on an empty cluster: {_message(status)}"
-            return Diagnosis(now, "it can start once suitable nodes are added, or it requests less")
+            then = "it can start once suitable nodes are added, or it requests less"
+            return Diagnosis(now, then, GANG_SCHEDULER)
         preemption = status.get("preemption") or {}
         if phase == BOUND and preemption.get("state") == REQUESTED:
             now = f"it is preempted: {preemption.get('by', '')} gets the capacity, and all of its pods are deleted"
-            return Diagnosis(now, "it waits for capacity again, and continues from its last checkpoint if it has one")
+            then = "it waits for capacity again, and continues from its last checkpoint if it has one"
+            return Diagnosis(now, then, GANG_SCHEDULER)
         if phase == WAITING:
             position = status.get("position", 0)
             place = f" at position {position} of the queue" if position else ""
             was = f"it was preempted by {preemption['by']}, and " if preemption.get("by") else "it "
-            return Diagnosis(f"{was}waits for capacity as a gang{place}: {_message(status)}", _when(spec, status))
+            now = f"{was}waits for capacity as a gang{place}: {_message(status)}"
+            return Diagnosis(now, _when(spec, status), GANG_SCHEDULER)
     return None
 
 
@@ -205,7 +248,7 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
             word = "restarted" if condition.type == "Restarting" else "resized"
             then = f"it runs on once its pods are ready; {_limit(job, status)}"
             why = f"; {status.reason}" if status.reason not in ("", condition.message) else ""
-            return Diagnosis(f"it is being {word}: {condition.message}{why}", then)
+            return Diagnosis(f"it is being {word}: {condition.message}{why}", then, CONTROLLER)
     return None
 
 
@@ -215,15 +258,16 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
         ends = "its chief does" if case.seen.kind.ends_with_chief(case.seen.job) else "all of its nodes have ended"
         then = f"it ends when {ends}; {_limit(case.seen.job, status)}"
         why = f"; {status.reason}" if status.reason else ""
-        return Diagnosis(f"it runs: {ready or 'replicas are ready'}{why}", then)
+        return Diagnosis(f"it runs: {ready or 'replicas are ready'}{why}", then, CONTROLLER)
     if status.phase == "CleanUp":
-        return Diagnosis("its program has ended, and its pods are cleaned up", "it is Done or Failed in moments")
+        now = "its program has ended, and its pods are cleaned up"
+        return Diagnosis(now, "it is Done or Failed in moments", CONTROLLER)
     count = f" ({ready})" if ready else ""
     if status.reason:
         then = "it runs once this has passed and all of its pods are ready"
-        return Diagnosis(f"it waits: {status.reason}{count}", then)
+        return Diagnosis(f"it waits: {status.reason}{count}", then, CONTROLLER)
     starting = "its pods are starting" if case.pods else "its children are being created"
-    return Diagnosis(f"{starting}{count}", "it runs once all of its pods are ready")
+    return Diagnosis(f"{starting}{count}", "it runs once all of its pods are ready", CONTROLLER)
 
 
 def _limit(job: AnyJob, status: TrainingStatus) -> str:

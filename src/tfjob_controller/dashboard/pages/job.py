@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics
-from tfjob_controller.client.diagnostics.description import sections_of, summary
+from tfjob_controller.client.diagnostics.description import reported_text, sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
 from tfjob_controller.client.errors import ClientError, JobDeletedError
@@ -214,12 +214,13 @@ def _manifest_reader(request: Request) -> Callable[[Job], str]:
 def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
     now = datetime.now(UTC)
     description = job.describe()
-    case = collect_diagnostics(user.requester, job.snapshot)
+    case = collect_diagnostics(user.requester, job.snapshot, now)
     entries = fold_entries(timeline(case))
     return rendering.render(
         "job_view.html",
         job=job,
-        found=diagnose(case),
+        found=diagnose(case, now),
+        reported=reported_text(description, now),
         summary=summary(description),
         description=description,
         sections=sections_of(description, now),

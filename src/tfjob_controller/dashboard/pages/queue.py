@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.gangqueue import held_text, read_queue, share_text
+from tfjob_controller.client.gangqueue import held_text, read_queue, report_origin, share_text
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 
@@ -14,12 +16,19 @@ from tfjob_controller.kube.errors import ApiError
 async def queue_page(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
-        namespace = rendering.namespace_of(request)
+        namespace, now = rendering.namespace_of(request), datetime.now(UTC)
         queue = await rendering.services(request).queues.get(
-            user, namespace, lambda: read_queue(user.requester, namespace)
+            user, namespace, lambda: read_queue(user.requester, namespace, now)
         )
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
+    origin = report_origin(queue, now)
     return rendering.page(
-        request, "queue.html", queue=queue, namespace=namespace, share_text=share_text, held_text=held_text
+        request,
+        "queue.html",
+        queue=queue,
+        namespace=namespace,
+        origin=origin,
+        share_text=share_text,
+        held_text=held_text,
     )

@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
+from tfjob_controller.client.reports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
@@ -129,6 +130,7 @@ class Services:
     logged: Readings[Sequence[MetricSeries]]
     queues: Readings[GangQueue]
     usages: Readings[tuple[ClusterUsage, str]]
+    reports: Readings[Sequence[StatusReport]]
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
     log_in_again: Callable[[Request], Response] | None = None
 
@@ -141,8 +143,9 @@ class Services:
         reads, logged, yaml = turns("read", bounds.reads), turns("logged", bounds.logged), turns("yaml", bounds.yaml)
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
-        readings = Readings[Any](clock, logged), Readings[Any](clock, reads), Readings[Any](clock, reads)
-        return Services(feeds, reads, yaml, streams, logs, forms, *readings, log_in_again)
+        queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
+        metrics = Readings[Any](clock, logged)
+        return Services(feeds, reads, yaml, streams, logs, forms, metrics, queues, usages, reports, log_in_again)
 
 
 def services(request: Request) -> Services:

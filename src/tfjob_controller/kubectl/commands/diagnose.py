@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics, read_controller_logs
-from tfjob_controller.client.diagnostics.description import Description, sections_of, summary
+from tfjob_controller.client.diagnostics.description import Description, reported_text, sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import Diagnosis, diagnose
 from tfjob_controller.client.diagnostics.timeline import TimelineEntry, fold_entries, log_entry, sort_entries, timeline
 from tfjob_controller.client.text import ago
@@ -35,6 +35,7 @@ def _print_description(screen: Screen, description: Description, now: datetime, 
             "Created": ago(description.created, now),
             "Started": ago(description.started, now),
             "Completed": ago(description.completed, now),
+            "Reported": reported_text(description, now),
         }
     )
     for hint in description.hints:
@@ -48,8 +49,9 @@ def _print_description(screen: Screen, description: Description, now: datetime, 
 
 
 def explain(session: Session, parsed: Namespace) -> int:
-    case = collect_diagnostics(session.requester, session.job(parsed.job).snapshot)
-    entries, found = timeline(case), diagnose(case)
+    now, seen = datetime.now(UTC), session.job(parsed.job).snapshot
+    case = collect_diagnostics(session.requester, seen, now, parsed.controller_namespace)
+    entries, found = timeline(case), diagnose(case, now)
     if parsed.controller_logs:
         logs = read_controller_logs(session.requester, case, parsed.controller_namespace)
         entries = sort_entries([*entries, *(log_entry(pod, line) for pod, line in logs)])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tfjob_controller.api.gang import Missing
-from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, share_text
+from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
 from tfjob_controller.client.text import age
 from tfjob_controller.kubectl.arguments import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
@@ -80,12 +80,15 @@ def _missing(missing: Sequence[Missing]) -> str:
 
 
 def show_queue(session: Session, parsed: Namespace) -> int:
-    queue = read_queue(session.requester, session.scope)
+    now = datetime.now(UTC)
+    queue = read_queue(session.requester, session.scope, now)
     if is_for_programs(parsed.output):
         return print_value(queue, parsed.output)
+    if queue.report is not None and (notice := queue.report.notice(now)):
+        print_notice(session.aimed(notice))
     wide, screen, with_namespace = parsed.output == WIDE, Screen(), not session.scope
     if queue.waiting:
-        screen.table(*rows_of(queue, datetime.now(UTC), with_namespace=with_namespace, wide=wide))
+        screen.table(*rows_of(queue, now, with_namespace=with_namespace, wide=wide))
     if queue.requests:
         screen.heading("Requests to running gangs")
         screen.table(*request_rows(queue, with_namespace=with_namespace))
@@ -93,8 +96,8 @@ def show_queue(session: Session, parsed: Namespace) -> int:
         screen.heading("Shares")
         screen.table(*share_rows(queue))
     if not queue.waiting:
-        print_notice(f"No gang waits; {summary(queue)}.")
+        print_notice(f"No gang waits; {summary(queue)}{report_origin(queue, now)}.")
     else:
         why = session.aimed(f"kubectl tfjob describe NAME -n {session.scope or 'NAMESPACE'}")
-        print_notice(f"{summary(queue)}; why one waits: {why}")
+        print_notice(f"{summary(queue)}{report_origin(queue, now)}; why one waits: {why}")
     return 0

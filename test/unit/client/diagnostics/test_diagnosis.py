@@ -16,6 +16,7 @@ from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import timeline
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB, snapshot_decoder
+from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, StatusReport
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -24,6 +25,7 @@ Object = dict[str, Any]
 
 MASTER = {"tfReplicaType": "MASTER", "replicas": 1, "template": {"spec": {"containers": [{"name": "tensorflow"}]}}}
 CREATED = "2026-01-01T00:00:00Z"
+NOW = datetime(2026, 1, 1, 0, 12, tzinfo=UTC)
 
 
 def case(
@@ -228,7 +230,76 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
     ],
 )
 def test_the_diagnosis_has_the_state_and_the_next_step(found: Diagnostics, now: str, next_: str) -> None:
-    given = diagnose(found)
+    given = diagnose(found, NOW)
+    assert given.now.startswith(now)
+    assert given.next.startswith(next_)
+
+
+def reported(program: str, state: str) -> StatusReport:
+    """A report of two minutes ago, by a program that stopped a minute later if it has stopped."""
+    return StatusReport(program, "2026-01-01T00:10:00Z", state, "2026-01-01T00:11:00Z", "tfjob-system")
+
+
+@pytest.mark.parametrize(
+    ("found", "states", "now", "next_"),
+    [
+        pytest.param(case(), {CONTROLLER: "running"}, "it runs: replicas are ready", "it ends when", id="it runs"),
+        pytest.param(
+            case(),
+            {CONTROLLER: "stopped"},
+            "the controller stopped 60s ago; its last report: it runs: replicas are ready",
+            "check its Deployment: kubectl get deployment tfjob-controller -n tfjob-system; nothing changes until",
+            id="the controller has stopped",
+        ),
+        pytest.param(
+            case(),
+            {CONTROLLER: "unknown"},
+            "it runs: replicas are ready (reported by the controller 2m ago)",
+            "it ends when its chief does",
+            id="Leases cannot be read",
+        ),
+        pytest.param(
+            case(),
+            {CONTROLLER: "no lease"},
+            "it runs: replicas are ready (reported by the controller 2m ago; no Lease and no pod shows that it runs)",
+            "it ends when its chief does",
+            id="no Lease",
+        ),
+        pytest.param(
+            case({}),
+            {CONTROLLER: "stopped"},
+            "no controller has seen the job yet: the controller stopped 60s ago",
+            "check its Deployment",
+            id="the controller stopped before the job was created",
+        ),
+        pytest.param(
+            case(seen(), gangs=[gang("Waiting", position=2, message="no room")]),
+            {CONTROLLER: "running", GANG_SCHEDULER: "stopped"},
+            "the gang scheduler stopped 60s ago; its last report: it waits for capacity as a gang at position 2",
+            "check its Deployment: kubectl get deployment gang-scheduler -n tfjob-system",
+            id="the gang scheduler has stopped",
+        ),
+        pytest.param(
+            case(seen(), pods=[waiting("ImagePullBackOff", "no such image")]),
+            {CONTROLLER: "stopped"},
+            "worker-0 waits: ImagePullBackOff: no such image",
+            "the controller stopped 60s ago: check its Deployment: kubectl get deployment tfjob-controller",
+            id="what the kubelet reports is true now",
+        ),
+        pytest.param(
+            case(seen(phase="Done", state="Succeeded")),
+            {CONTROLLER: "stopped"},
+            "it has succeeded",
+            "nothing: it stays until it is deleted",
+            id="an end is final",
+        ),
+    ],
+)
+def test_a_report_is_the_present_state_only_while_its_program_runs(
+    found: Diagnostics, states: dict[str, str], now: str, next_: str
+) -> None:
+    reports = {program: reported(program, state) for program, state in states.items()}
+    given = diagnose(replace(found, reports=reports), NOW)
     assert given.now.startswith(now)
     assert given.next.startswith(next_)
 
@@ -237,7 +308,7 @@ def test_a_pod_that_has_ended_or_goes_holds_nothing_up() -> None:
     gone, ended = waiting("ImagePullBackOff"), waiting("ErrImagePull")
     gone["metadata"]["deletionTimestamp"] = CREATED
     ended["status"]["phase"] = "Failed"
-    assert diagnose(case(pods=[gone, ended])).now == "it runs: replicas are ready"
+    assert diagnose(case(pods=[gone, ended]), NOW).now == "it runs: replicas are ready"
 
 
 def event(reason: str, about: Object, **fields: Any) -> Object:
@@ -320,9 +391,9 @@ def test_times_that_somebody_has_edited_hide_no_diagnosis(field: str, text: str)
     status = {"phase": "Failed", "reason": "exit code 1", "conditions": [failed], "observedGeneration": 1, **times}
     meta = {"creationTimestamp": text} if field == "creationTimestamp" else {}
     ended = case(status, meta=meta, spec={"ttlSecondsAfterFinished": 50})
-    assert diagnose(ended).now == "it has failed: exit code 1"
+    assert diagnose(ended, NOW).now == "it has failed: exit code 1"
     next_ = "nothing: it stays until" if field == "completionTime" else "it is deleted at 2026-01-01T00:00:50Z"
-    assert diagnose(ended).next.startswith(next_)
+    assert diagnose(ended, NOW).next.startswith(next_)
     job = ended.seen.job
     now = datetime(2026, 1, 2, tzinfo=UTC)
     shown = describe(job, replica_views(job, ObservedState(), now), lambda uid: [])

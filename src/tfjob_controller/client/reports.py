@@ -1,0 +1,184 @@
+"""Who reported a status, when, and whether the reporter still runs.
+
+A status remains when the program that wrote it is gone. Each program renews a Lease while it works, so a report is the
+last one, and not the present state, once that Lease is no longer renewed. Times are those of the API server, which sets
+`managedFields`: the clock of a program's node may be wrong. The role `view` does not include Leases; whoever cannot
+read them is told who reported a status and how old it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tfjob_controller.api.common.core import PODS
+from tfjob_controller.client.kinds import Snapshot
+from tfjob_controller.client.text import ago
+from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.kube.codec import decoder_for
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.leaderelection.lease import LEASES, LeaseRecord
+from tfjob_controller.kube.managedfields import ManagedFieldsEntry, ManagedObject
+from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.timestamps import parse_time_or_none
+
+# The programs that report, by the name of their Lease and Deployment, which is also their pods' label `app`.
+CONTROLLER, GANG_SCHEDULER = "tfjob-controller", "gang-scheduler"
+_TITLES = {CONTROLLER: "the controller", GANG_SCHEDULER: "the gang scheduler"}
+# The namespace of an installation by the manifests.
+SYSTEM_NAMESPACE = "tfjob-system"
+# Lower bound of the time after which a program whose Lease is not renewed counts as stopped: another leader takes over
+# within less, and the reader's clock may differ from that of the API server.
+GRACE_SECONDS = 60.0
+RUNNING, STOPPED, NO_LEASE, UNKNOWN = "running", "stopped", "no lease", "unknown"
+_PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """A status: the program that wrote it, when it last changed, and whether the program runs.
+
+    `state` is `RUNNING`; `STOPPED`: the Lease in `namespace` was `renewed` last at that time; `NO_LEASE`: there is
+    neither a Lease nor a ready pod; or `UNKNOWN`, because Leases cannot be read. Times are RFC 3339, or empty.
+    """
+
+    by: str
+    time: str
+    state: str
+    renewed: str = ""
+    namespace: str = ""
+
+    @property
+    def title(self) -> str:
+        """Such as `the controller`."""
+        return _TITLES[self.by]
+
+    @property
+    def remedy(self) -> str:
+        """What to check if the program may not run."""
+        if self.state == STOPPED:
+            return f"check its Deployment: kubectl get deployment {self.by} -n {self.namespace}"
+        return f"check that it runs: kubectl get pods -A -l app={self.by}"
+
+    def stop(self, now: datetime) -> str:
+        """Returns a text such as `the controller stopped 12m ago`; empty unless it has stopped."""
+        return f"{self.title} stopped {ago(self.renewed, now)}" if self.state == STOPPED else ""
+
+    def origin(self, now: datetime) -> str:
+        """Returns a text such as `reported by the controller 12m ago`."""
+        return f"reported by {self.title} {ago(self.time, now)}".rstrip()
+
+    def notice(self, now: datetime) -> str:
+        """A sentence for what is shown with this report; empty while the program runs, or if that is unknown."""
+        if stop := self.stop(now):
+            return f"{stop[:1].upper()}{stop[1:]}; what it reported may no longer be true; {self.remedy}"
+        if self.state == NO_LEASE:
+            return f"No Lease and no pod shows that {self.title} runs; {self.remedy}"
+        return ""
+
+
+class _LeaseMeta(msgspec.Struct, frozen=True, rename="camel"):
+    namespace: str = ""
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _LeaseMeta = _LeaseMeta()
+    spec: LeaseRecord = LeaseRecord()
+
+    @property
+    def renewed(self) -> str:
+        return max((entry.time for entry in self.metadata.managed_fields), default="") or self.spec.renew_time or ""
+
+
+class _PodCondition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[_PodCondition, ...] = ()
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: _PodStatus = _PodStatus()
+
+
+_decode_managed = decoder_for(ManagedObject)
+
+
+def status_time(item: bytes | msgspec.Raw) -> str:
+    """When the status of an object last changed, RFC 3339; empty if it has none."""
+    return _status_time(_decode_managed(item))
+
+
+def _status_time(managed: ManagedObject) -> str:
+    return max((entry.time for entry in managed.metadata.managed_fields if "f:status" in entry.fields_v1), default="")
+
+
+def job_reports(
+    requester: Requester,
+    seen: Snapshot,
+    now: datetime,
+    gangs: Iterable[Any],
+    controller_namespace: str = SYSTEM_NAMESPACE,
+) -> Mapping[str, StatusReport]:
+    """The report of the controller, and that of the gang scheduler if the job has Gangs, which are plain JSON."""
+    times = {CONTROLLER: status_time(seen.body)}
+    managed = [_status_time(msgspec.convert(gang, ManagedObject)) for gang in gangs]
+    if managed:
+        times[GANG_SCHEDULER] = max(managed)
+    return {name: read_report(requester, name, time, now, controller_namespace) for name, time in times.items()}
+
+
+def read_report(
+    requester: Requester, program: str, time: str, now: datetime, namespace: str = SYSTEM_NAMESPACE
+) -> StatusReport:
+    """The report of a program whose status changed last at `time`. Raises nothing: what fails is unknown.
+
+    The Lease is looked up in `namespace`, and if none is renewed there in all namespaces, as far as the user may.
+    """
+    try:
+        leases = _leases(requester, program, namespace, now)
+        if not leases and not _has_ready_pod(requester, program):
+            return StatusReport(program, time, NO_LEASE)
+    except ApiError:
+        return StatusReport(program, time, UNKNOWN)
+    if not leases or any(_is_renewed(lease, now) for lease in leases):
+        return StatusReport(program, time, RUNNING)
+    last = max(leases, key=lambda lease: lease.renewed)
+    return StatusReport(program, time, STOPPED, last.renewed, last.metadata.namespace)
+
+
+def _leases(requester: Requester, name: str, namespace: str, now: datetime) -> Sequence[_Lease]:
+    client: ResourceClient[Any] = ResourceClient(requester, LEASES, decoder_for(_Lease), **_PATIENCE)
+    own: list[_Lease] = []
+    try:
+        own = [client.get(namespace, name)]
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+    if any(_is_renewed(lease, now) for lease in own):
+        return own
+    try:
+        return client.list(field_selector=f"metadata.name={name}")
+    except ApiError as error:
+        if own and error.is_forbidden:
+            return own
+        raise
+
+
+def _is_renewed(lease: _Lease, now: datetime) -> bool:
+    renewed = parse_time_or_none(lease.renewed)
+    limit = max(GRACE_SECONDS, lease.spec.lease_duration_seconds or 0)
+    return renewed is not None and (now - renewed).total_seconds() <= limit
+
+
+def _has_ready_pod(requester: Requester, name: str) -> bool:
+    """A program without leader election has no Lease."""
+    pods = ResourceClient(requester, PODS, decoder_for(_Pod), **_PATIENCE).list("", f"app={name}")
+    return any(each.type == "Ready" and each.status == "True" for pod in pods for each in pod.status.conditions)

@@ -1,0 +1,83 @@
+"""What users are told of a status after the program that reported it has stopped, by the Leases of real programs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from helpers.cluster import Cluster
+from helpers.controller import Jobs, running_controller
+from helpers.fakeclock import FakeClock
+from helpers.gangscheduler import extender_url, running_gang_scheduler
+from helpers.manifests import gang_job
+from helpers.poll import eventually
+from localcluster.gangscheduler import GangScheduler
+from tfjob_controller.client.client import Client
+from tfjob_controller.client.diagnostics.collection import collect_diagnostics
+from tfjob_controller.client.diagnostics.diagnosis import Diagnosis, diagnose
+from tfjob_controller.client.gangqueue import read_queue
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.reader import Connection
+from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER
+from tfjob_controller.kube.config.kubeconfig import load_config
+from tfjob_controller.kube.http.transport import Transport
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "gangs"
+
+
+@contextlib.contextmanager
+def programs(cluster: Cluster) -> Iterator[None]:
+    """The controller and the gang scheduler with its kube-scheduler, as they are deployed: both elect a leader."""
+    election = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": GANG_SCHEDULER}
+    elected = {"leader_elect": True, "leader_elect_lease_namespace": NAMESPACE}
+    with (
+        running_gang_scheduler(cluster.kubeconfig) as scheduler,
+        GangScheduler(cluster.own, extender_url(scheduler), leader_election=election),
+        running_controller(cluster.kubeconfig, NAMESPACE, **elected),
+    ):
+        yield
+
+
+@pytest.fixture
+def requester(gang_cluster: Cluster) -> Iterator[Transport]:
+    transport = Transport(load_config(str(gang_cluster.kubeconfig)), qps=0)
+    yield transport
+    transport.close()
+    for program in (CONTROLLER, GANG_SCHEDULER):
+        gang_cluster.api.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{program}")
+
+
+def test_reports_are_no_longer_the_present_state_once_their_programs_have_stopped(
+    gang_cluster: Cluster, requester: Transport
+) -> None:
+    def explained(job: Job, moment: datetime) -> Diagnosis:
+        return diagnose(collect_diagnostics(requester, job.snapshot, moment), moment)
+
+    with programs(gang_cluster):
+        Jobs(gang_cluster.api, NAMESPACE).submit(gang_job("large", 20))
+        job = Client.over(requester, NAMESPACE).job("large")
+        eventually(lambda: explained(job.refresh(), datetime.now(UTC)).now.startswith("its gang does not fit even"))
+        now = datetime.now(UTC)
+        queue = read_queue(requester, NAMESPACE, now)
+        assert queue.report is not None
+        assert (queue.report.state, job.describe().hints) == ("running", [])
+    later = now + timedelta(minutes=12, seconds=45)
+    found = explained(job, later)
+    assert found.now.startswith("the gang scheduler stopped 12m ago; its last report: its gang does not fit even")
+    deployment = "check its Deployment: kubectl get deployment {} -n gangs"
+    assert found.next == f"{deployment.format(GANG_SCHEDULER)}; nothing changes until it runs"
+    queue = read_queue(requester, NAMESPACE, later)
+    assert queue.report is not None
+    what = "what it reported may no longer be true"
+    notices = [
+        f"The {title} stopped 12m ago; {what}; {deployment.format(program)}"
+        for title, program in (("controller", CONTROLLER), ("gang scheduler", GANG_SCHEDULER))
+    ]
+    assert queue.report.notice(later) == notices[1]
+    hints = Job(Connection(requester, NAMESPACE, "here", clock=FakeClock(later)), job.snapshot).describe().hints
+    assert hints == [f"{notice}." for notice in notices]
