@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from tfjob_controller.kube.errors import PROXY_NOT_CONNECTED, ApiError
+import re
+
+from tfjob_controller.kube.errors import NOT_FOUND_REASON, PROXY_NOT_CONNECTED, ApiError
 
 # The reason of errors after the transport was closed.
 CLOSED = "Closed"
 _READS = ("get", "list", "watch")
+# Source: apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
+_OF_CLUSTER = re.compile(r' cannot (\S+) resource "([^"]+)" in API group "[^"]*" at the cluster scope')
+# What the roles `view` and `edit` allow in namespaces, as far as the client requests it.
+_IN_NAMESPACES = ("tfjobs", "trainjobs", "trainingruntimes", "gangs", "pods", "jobs", "events")
+# It may list nodes, and the pods and gangs of all namespaces.
+CLUSTER_VIEWER = "tfjob-cluster-viewer"
+# The ClusterRoles that allow to read what is in no namespace.
+_READ_BY = {"clustertrainingruntimes": "view", "namespaces": "view", "nodes": CLUSTER_VIEWER}
 LISTING = "`kubectl tfjob list -A`"
 
 
@@ -69,6 +79,8 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
         return _role(error.message)
     if not error.is_not_found:
         return ""
+    if error.reason == NOT_FOUND_REASON and error.message.startswith('namespaces "'):
+        return "create it, or choose another namespace"
     if not error.is_unknown_kind:
         return f"{listing} shows those that exist"
     remedy = "`kubectl apply --server-side -k manifests/overlays/crds`"
@@ -77,8 +89,23 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
 
 def _role(message: str) -> str:
     """A refusal by RBAC names a verb; the message of a quota or an admission policy already explains the refusal."""
+    if match := _OF_CLUSTER.search(message):
+        verb, resource = match[1], match[2].partition("/")[0]
+        role = _READ_BY.get(resource, "") if verb in _READS else ""
+        return role_remedy(verb in _READS) if resource in _IN_NAMESPACES else cluster_role_remedy(role)
     _, cannot, rest = message.partition(" cannot ")
     if not cannot and " is forbidden: " in message:
         return ""
-    reads = not cannot or rest.split(" ")[0] in _READS
-    return f"ask for the role `{'view' if reads else 'edit'}` in that namespace"
+    return role_remedy(not cannot or rest.split(" ")[0] in _READS, "that namespace")
+
+
+def role_remedy(reads: bool, where: str = "") -> str:
+    """Who can give a right in a namespace (`where`), or in all namespaces, on what Kubernetes' roles of users allow."""
+    role = "view" if reads else "edit"
+    return f"ask for the role `{role}` in {where}" if where else f"choose one namespace, or {cluster_role_remedy(role)}"
+
+
+def cluster_role_remedy(role: str) -> str:
+    """Who can give what a ClusterRole allows in all namespaces and outside them; "" for one that has no name here."""
+    right = f"to bind the ClusterRole `{role}` to you (a ClusterRoleBinding)" if role else "for this right"
+    return f"ask a cluster administrator {right}"

@@ -38,6 +38,7 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
     JOB_TYPE,
@@ -284,5 +285,8 @@ def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequ
     except ApiError as error:
         if not error.is_forbidden:
             raise
-        why = f"{error.message} (ask for a role that may list nodes, and pods of all namespaces)"
-    return None, pods.list(scope, CHILD_SELECTOR), why
+        refusal = error
+    try:
+        return None, pods.list(scope, CHILD_SELECTOR), f"{refusal.message}: {cluster_role_remedy(CLUSTER_VIEWER)}"
+    except ApiError as error:
+        raise (refusal if error.is_forbidden and not scope else error) from None

@@ -50,7 +50,8 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise ClientError("metadata.name: is required: give the job a name")
-    where = metadata.get("namespace") or namespace
+    if not (where := metadata.get("namespace") or namespace):
+        raise ClientError("metadata.namespace: is required: give the job a namespace")
     try:
         body = msgspec.json.encode({**manifest, "metadata": {**metadata, "namespace": where}})
     except (TypeError, ValueError) as error:

@@ -148,6 +148,41 @@ def test_a_refusal_is_reported_with_its_remedy(error: ApiError, words: str) -> N
     assert words in error_text(error, "there")
 
 
+OF_CLUSTER = 'User "u" cannot {} resource "{}" in API group "g" at the cluster scope'
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "remedy"),
+    [
+        ("list", "gangs", "choose one namespace, or ask a cluster administrator to bind the ClusterRole `view` to you"),
+        (
+            "deletecollection",
+            "tfjobs",
+            "choose one namespace, or ask a cluster administrator to bind the ClusterRole `e",
+        ),
+        ("get", "clustertrainingruntimes", "ask a cluster administrator to bind the ClusterRole `view` to you"),
+        ("patch", "clustertrainingruntimes", "ask a cluster administrator for this right"),
+        ("list", "nodes", "ask a cluster administrator to bind the ClusterRole `tfjob-cluster-viewer` to you"),
+        ("impersonate", "users", "ask a cluster administrator for this right"),
+    ],
+)
+def test_a_request_beyond_one_namespace_is_a_matter_of_cluster_roles(verb: str, resource: str, remedy: str) -> None:
+    error = ApiError(403, "Forbidden", f"{resource} is forbidden: {OF_CLUSTER.format(verb, resource)}")
+    words = error_text(error, "there")
+    assert f"at the cluster scope: {remedy}" in words
+    assert "that namespace" not in words
+
+
+def test_a_namespace_that_does_not_exist_is_no_missing_job() -> None:
+    error = ApiError(404, "NotFound", 'namespaces "gone" not found')
+    assert error_text(error, "there").endswith("not found: create it, or choose another namespace")
+
+
+def test_a_job_without_a_namespace_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(ClientError, match=r"metadata\.namespace: is required: give the job a namespace"):
+        Client.over(ScriptedRequester(), "").submit(trainjob("a", image="i"))
+
+
 def test_a_quota_is_no_matter_of_roles() -> None:
     error = ApiError(403, "Forbidden", 'tfjobs "a" is forbidden: exceeded quota: q')
     assert error_text(error, "there") == error.message
