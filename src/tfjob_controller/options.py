@@ -331,7 +331,7 @@ class DashboardOptions:
         TEXT,
         "",
         "Host names by which browsers reach the dashboard, separated by commas, with the port unless it is the default "
-        "one of HTTPS. Other names are refused. Empty: loopback only.",
+        "one of HTTPS. Other names are refused, except for those of loopback, which may have any port.",
     )
     token_header: str = option(
         TEXT,

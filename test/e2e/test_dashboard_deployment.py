@@ -25,8 +25,6 @@ from localcluster import nodes as nodes_module
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
 PAGE, HEADING = "docs/dashboard.md", "## One dashboard for a team"
-# The name by which the page's `kubectl port-forward` is reached; the port of this test is another one.
-HOST = "localhost:8443"
 PODS = f"/api/v1/namespaces/{SYSTEM}/pods"
 
 
@@ -47,12 +45,14 @@ class Browser:
     """Sends requests as a browser that trusts the certificate and keeps the cookie."""
 
     def __init__(self, port: int, certificate: Path) -> None:
+        # Another port than that of the page's `kubectl port-forward`.
+        self._host = f"localhost:{port}"
         self._port, self._context = port, ssl.create_default_context(cafile=str(certificate))
         self._cookie = ""
 
     def send(self, method: str, path: str, body: str = "") -> tuple[int, str]:
         connection = http.client.HTTPSConnection("localhost", self._port, context=self._context, timeout=60)
-        headers = {"Host": HOST, "Origin": f"https://{HOST}", "Cookie": self._cookie}
+        headers = {"Host": self._host, "Origin": f"https://{self._host}", "Cookie": self._cookie}
         headers |= {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
         connection.request(method, path, body or None, headers)
         answer = connection.getresponse()

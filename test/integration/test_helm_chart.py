@@ -224,9 +224,7 @@ def test_values_reach_the_pods(helm: Helm) -> None:
         assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
         assert {each["imagePullPolicy"] for each in containers_of(deployment)} == {"Always"}
     dashboard = named(rendered, "Deployment", "tfjob-dashboard")
-    assert (
-        f"--hosts=tfjob-dashboard.{SYSTEM}.svc,localhost:8443,jobs.example.com" in containers_of(dashboard)[0]["args"]
-    )
+    assert f"--hosts=tfjob-dashboard.{SYSTEM}.svc,jobs.example.com" in containers_of(dashboard)[0]["args"]
     assert {"secretName": "own", "defaultMode": 0o440} in [
         each.get("secret") for each in template_of(dashboard)["spec"]["volumes"]
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.guard import COOKIE, Guard, own_origins
+from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.loginrate import LoginRate
 from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering, reports
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
@@ -46,12 +46,12 @@ def create_app(
     *,
     is_secure: bool,
     cookie: str = COOKIE,
-    origins: Collection[str] | None = None,
+    has_tls: bool = False,
 ) -> Starlette:
-    """The application for requests with these Host headers.
+    """The application for requests with these Host headers, and with those of loopback.
 
-    `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS. `origins` are those of its
-    pages; by default they have the scheme that `is_secure` says.
+    `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS. `has_tls`: whether TLS ends
+    here.
     """
     sessions = BrowserSessions(clock)
     entrance = LoginPages(sessions, logins, LoginRate(clock), is_secure=is_secure, cookie=cookie)
@@ -89,7 +89,8 @@ def create_app(
                 hosts=hosts,
                 token_header=logins.token_header,
                 cookie=cookie,
-                origins=own_origins(hosts, is_secure=is_secure) if origins is None else origins,
+                is_secure=is_secure,
+                has_tls=has_tls,
             )
         ],
         exception_handlers={ApiError: _problem, ClientError: _problem, PathError: _problem, 404: _not_found},

@@ -1,8 +1,9 @@
 """Decides about every request before a page sees it, and adds the headers that browsers enforce.
 
-In this order: the Host header (a name that an attacker resolves to this address is refused: DNS rebinding), the size of
-the body, the session, and for every method that changes something the token against forged requests (CSRF) and the
-Origin header. Written as plain ASGI, because responses that stream must pass unchanged.
+In this order: the Host header (a name that an attacker resolves to this address is refused: DNS rebinding; browsers
+resolve no loopback name by DNS, so those are accepted with any port, as that of a port-forward), the size of the body,
+the session, and for every method that changes something the token against forged requests (CSRF) and the Origin header.
+Written as plain ASGI, because responses that stream must pass unchanged.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ _OPEN_PATHS = ("/login", "/healthz")
 # Pages that check the token themselves, since it may be a field of their form.
 _FORM_PATHS = ("/new",)
 _STATIC = "/static/"
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
 FIRST_PAGE = "/jobs"
+_NOT_SERVED = (
+    "This dashboard is not served under the host name of this request: open it as localhost, or add the name, and its "
+    "port if the address has one, to the flag --hosts of the dashboard."
+)
 _PAGE = re.compile(r"/(?:jobs|new|queue|cluster)(?:[/?][!-\[\]-~]*)?")
 _MAX_TARGET = 2000
 _POLICY = (
@@ -58,10 +63,10 @@ _HEADERS = {
 
 
 class Guard:
-    """`hosts` are the values of the Host header that are accepted, with their ports; in lower case.
+    """`hosts` are the values of the Host header that are accepted beside those of loopback; in lower case.
 
-    `origins` are those of its own pages; by default they have the scheme http. With `token_header` a session counts
-    only together with its own token in that header of a proxy. `cookie` is the name of the cookie.
+    `is_secure` and `has_tls` are those of `own_origins`. With `token_header` a session counts only together with its
+    own token in that header of a proxy. `cookie` is the name of the cookie.
     """
 
     def __init__(
@@ -72,10 +77,12 @@ class Guard:
         hosts: Sequence[str],
         token_header: str = "",
         cookie: str = COOKIE,
-        origins: Collection[str] | None = None,
+        is_secure: bool = False,
+        has_tls: bool = False,
     ) -> None:
         self._app = app
-        self._origins = own_origins(hosts, is_secure=False) if origins is None else frozenset(origins)
+        self._is_secure = is_secure
+        self._has_tls = has_tls
         self._sessions = sessions
         self._hosts = frozenset(hosts)
         self._token_header = token_header
@@ -98,8 +105,8 @@ class Guard:
         if len(hosts) != 1:
             return _refusal(400, "A request has one Host field.")
         host = hosts[0].lower()
-        if host not in self._hosts:
-            return _refusal(421, "This dashboard is not served under the host name of this request.")
+        if host not in self._hosts and not _LOOPBACK.fullmatch(host):
+            return _refusal(421, _NOT_SERVED)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > _max_bytes(path):
             return _refusal(413, _too_large(_max_bytes(path)))
@@ -123,7 +130,8 @@ class Guard:
     def _has_own_origin(self, headers: Headers, host: str) -> bool:
         """Browsers send Origin with every request that changes something; programs without a browser need not."""
         origin = headers.get("origin")
-        return origin is None or (origin.lower() in self._origins and urlsplit(origin.lower()).netloc == host)
+        own = own_origins(host, is_secure=self._is_secure, has_tls=self._has_tls)
+        return origin is None or origin.lower() in own
 
     def _session(self, request: Request) -> BrowserSession | None:
         session = self._sessions.find(request.cookies.get(self._cookie, ""))
@@ -140,19 +148,15 @@ def is_token_of(session: BrowserSession, token: str) -> bool:
     return hmac.compare_digest(session.csrf_token.encode(), token.encode())
 
 
-def own_origins(hosts: Collection[str], *, is_secure: bool, has_tls: bool = False) -> frozenset[str]:
-    """The origins of pages under these hosts. `has_tls`: TLS ends here, so that there is no page without it.
+def own_origins(host: str, *, is_secure: bool, has_tls: bool) -> Collection[str]:
+    """The origins of pages under a host. `has_tls`: TLS ends here, so that there is no page without it.
 
-    With cookies for TLS only, a proxy ends TLS, or the browser is on this machine.
+    With cookies for TLS only (`is_secure`), a proxy ends TLS, or the browser is on this machine.
     """
-
-    def schemes(host: str) -> tuple[str, ...]:
-        name = host.rpartition(":")[0] or host
-        if not is_secure:
-            return ("http",)
-        return ("https", "http") if not has_tls and name in _LOOPBACK_NAMES else ("https",)
-
-    return frozenset(f"{scheme}://{host}" for host in hosts for scheme in schemes(host))
+    if not is_secure:
+        return (f"http://{host}",)
+    is_on_this_machine = not has_tls and _LOOPBACK.fullmatch(host) is not None
+    return (f"https://{host}", f"http://{host}") if is_on_this_machine else (f"https://{host}",)
 
 
 def to_login(request: Request) -> Response:

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, accepting, noting_answers
-from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX, own_origins
+from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.dashboard.users import User
@@ -36,10 +36,9 @@ def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) ->
     token = secrets.token_urlsafe(32)
     with socket.create_server((_LOOPBACK, port)) as listener:
         number = listener.getsockname()[1]
-        hosts = [f"{host}:{number}" for host in (_LOOPBACK, "localhost")]
         # Browsers send the cookies of a host to all its ports, and a person may have a dashboard of each cluster.
         cookie = f"{COOKIE}-{number}"
-        app = create_app(Logins(link=OneTimeLink(user, token)), hosts, RealClock(), is_secure=False, cookie=cookie)
+        app = create_app(Logins(link=OneTimeLink(user, token)), (), RealClock(), is_secure=False, cookie=cookie)
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
         _serve(app, listener, known_each=KNOWN)
 
@@ -56,21 +55,20 @@ def serve_all_users(
 ) -> None:
     """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError and ListenError.
 
-    `hosts` are names by which browsers reach the dashboard, `certificate` the files of a certificate and its key;
-    without it a proxy in front has to end TLS, since browsers send the cookie only over TLS or to loopback. `probes` is
-    where kubelets ask: a thread of its own answers them, so that they wait for no handshake of a stranger.
+    `hosts` are names by which browsers reach the dashboard beside those of loopback, `certificate` the files of a
+    certificate and its key; without it a proxy in front has to end TLS, since browsers send the cookie only over TLS or
+    to loopback. `probes` is where kubelets ask: a thread of its own answers them, so that they wait for no handshake of
+    a stranger.
     """
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
-        number = listener.getsockname()[1]
-        accepted = [name.lower() for name in hosts] or [f"{name}:{number}" for name in (_LOOPBACK, "localhost")]
         logins = Logins(tokens=tokens, token_header=token_header.lower())
         # Browsers take a cookie of that prefix only over TLS, and from no other host of the domain.
         has_tls = certificate is not None
         cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
-        origins = own_origins(accepted, is_secure=True, has_tls=has_tls)
-        app = create_app(logins, accepted, RealClock(), is_secure=True, cookie=cookie, origins=origins)
+        served = [name.lower() for name in hosts]
+        app = create_app(logins, served, RealClock(), is_secure=True, cookie=cookie, has_tls=has_tls)
         # All people behind a proxy have its address.
         rate = None if is_behind_tls_proxy or token_header else NEW_CONNECTIONS
         _serve(app, listener, certificate, probes=probes, rate=rate)
