@@ -1,4 +1,4 @@
-"""Each page of the dashboard in its full state: axe-core, a phone, both colour schemes, the keyboard alone."""
+"""Each page of the dashboard in its full state: axe-core, a phone, both colour schemes, keyboard, screen reader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -68,19 +68,72 @@ def guest(browser: Browser, entered: Visitor) -> Iterator[Visitor]:
 def expect_accessible(page: Page) -> None:
     """axe-core finds nothing, on a phone and a desk, in light and dark; nothing is wider than the phone.
 
-    The schemes differ in colours alone, so only their contrast is examined in both.
+    The schemes differ in colours alone, so only their contrast is examined in both. axe-core examines that of texts;
+    bars and the borders of fields need three to one (WCAG 1.4.11).
     """
     for width in (DESK, PHONE):
         page.set_viewport_size({"width": width, "height": 900})
         _expect_no_violation(page, "light", {"resultTypes": ["violations"]})
         _expect_no_violation(page, "dark", {"resultTypes": ["violations"], "runOnly": ["color-contrast"]})
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width, f"{page.url} at {width}"
+        assert heading_levels_skipped(page) == [], page.url
 
 
 def _expect_no_violation(page: Page, scheme: Literal["light", "dark"], options: dict[str, list[str]]) -> None:
     page.emulate_media(color_scheme=scheme)
     results = Axe().run(page, options=options)
     assert results.violations_count == 0, f"{page.url} {page.viewport_size} {scheme}: {results.generate_report()}"
+    assert page.evaluate(_FAINT) == [], f"{page.url} {scheme}"
+
+
+_FAINT = """() => {
+  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+  const channel = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (element) => {
+    const color = numbers(getComputedStyle(element).backgroundColor);
+    return color[3] === 0 ? behind(element.parentElement) : color;
+  };
+  const contrast = (element, color) => {
+    const [low, high] = [numbers(color), behind(element.parentElement)].map(luminance).sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const name = (element) => element.className.baseVal ?? element.name;
+  const colors = (selector, property) => [...document.querySelectorAll(selector)]
+    .map((element) => [name(element), contrast(element, getComputedStyle(element)[property])]);
+  return [...colors("rect", "fill"), ...colors("input:not([type=hidden]), select, textarea", "borderTopColor")]
+    .filter(([, ratio]) => ratio < 3);
+}"""
+
+
+def heading_levels_skipped(page: Page) -> list[str]:
+    """The headings, as a screen reader lists them, that are more than one level below the one before."""
+    levels = [(int(node["properties"]["level"]), node["name"]) for node in read_out(page) if node["role"] == "heading"]
+    return [name for (above, _), (level, name) in zip([(0, ""), *levels], levels, strict=False) if level > above + 1]
+
+
+def read_out(page: Page) -> list[dict[str, Any]]:
+    """What Chromium tells assistive technology: role, name and properties of each node that it does not ignore."""
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    return [
+        {
+            "role": node["role"]["value"],
+            "name": node.get("name", {}).get("value", ""),
+            "properties": {entry["name"]: entry["value"].get("value") for entry in node.get("properties", ())},
+        }
+        for node in nodes
+        if not node["ignored"]
+    ]
+
+
+def expect_tables(page: Page, *headers: str) -> None:
+    """On a phone as on a desk, rows have headers with these names among others, and cells the headers of columns."""
+    for width in (DESK, PHONE):
+        page.set_viewport_size({"width": width, "height": 900})
+        nodes = read_out(page)
+        assert {node["role"] for node in nodes} >= {"table", "row", "columnheader", "rowheader", "cell"}, width
+        names = [node["name"] for node in nodes if node["role"] == "rowheader"]
+        assert [header for header in headers if not any(header in name for name in names)] == [], (width, names)
 
 
 def test_the_page_of_jobs_with_reasons_progress_and_losses(guest: Visitor, scene: Scene) -> None:
@@ -94,6 +147,7 @@ def test_the_page_of_jobs_with_reasons_progress_and_losses(guest: Visitor, scene
     expect(page.locator("progress")).to_have_count(2)
     expect(page.locator("td.reason").first).to_contain_text("a-very-long-name")
     expect_accessible(page)
+    expect_tables(page, TFJOB_NAME, TRAINJOB_NAME)
 
 
 @pytest.mark.parametrize("name", [TFJOB_NAME, TRAINJOB_NAME])
@@ -132,8 +186,9 @@ def test_the_page_of_a_job_with_replicas_metrics_and_a_log_in_colours(
     expect(page.locator("figure canvas")).to_be_visible()
     expect(page.get_by_role("region", name="Replicas")).to_contain_text("worker-0")
     expect_accessible(page)
+    expect_tables(page, "master-0", "worker-0")
     page.get_by_label("Search").fill("colour")
-    expect(log.locator("div.hit").first).to_be_visible()
+    expect(page.locator("#log-hits")).to_have_text("16 lines contain it")
     expect_accessible(page)
 
 
@@ -158,6 +213,7 @@ def test_the_queue_and_the_cluster(guest: Visitor, scene: Scene) -> None:
     expect(page.get_by_role("region", name="Waiting gangs").locator("tbody tr")).to_have_count(2)
     expect(page.get_by_role("region", name="Shares of namespaces").locator("tbody tr")).to_have_count(1)
     expect_accessible(page)
+    expect_tables(page, f"{TFJOB_NAME}-gang", scene.namespace)
     page.goto(f"{origin}/cluster?namespace={scene.namespace}")
     expect(page.get_by_role("heading", name=f"Zone {scene.zone}")).to_be_visible()
     expect(page.get_by_label(f"Node {scene.node}", exact=True)).to_contain_text(TFJOB_NAME)
@@ -207,6 +263,31 @@ def test_the_login_and_the_pages_of_problems(
         page.goto(f"{shared.address}/jobs/{kubectl.namespace}/tfjob/any")
         expect_heading(page, "Not available")
         expect_accessible(page)
+        # The page that tries again leaves the focus where it is.
+        back = page.get_by_role("main").get_by_role("link", name="Jobs")
+        back.focus()
+        for _ in range(2):
+            page.wait_for_event("requestfinished")
+        expect(back).to_be_focused()
+
+
+def test_a_change_is_announced_and_nothing_else(guest: Visitor, scene: Scene) -> None:
+    page = guest.page
+    page.goto(f"{origin_of(page.url)}/jobs?namespace={scene.namespace}")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    total = page.locator("#total")
+    expect(total).to_have_text("")
+    page.get_by_label("Kind", exact=True).select_option("tfjob")
+    expect(total).to_have_text("1 job")
+    page.get_by_label("Text", exact=True).fill("nothing has this")
+    expect(total).to_have_text("0 jobs")
+    page.goto(f"{origin_of(page.url)}/jobs/{scene.namespace}/tfjob/{TFJOB_NAME}")
+    diagnosis = page.get_by_label("Diagnosis")
+    expect(diagnosis).to_have_attribute("aria-live", "polite")
+    diagnosis.evaluate("element => { element.isTheSame = true; }")
+    scene.api.patch(path_of(scene, TFJOB_NAME).removesuffix("/status"), {"spec": {"suspend": True}})
+    expect(diagnosis).to_contain_text("the controller has not seen the last change")
+    assert diagnosis.evaluate("element => element.isTheSame")
 
 
 # The keyboard alone

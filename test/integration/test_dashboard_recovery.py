@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 NOTICE = "This may be out of date"
 LOST = "The connection to the dashboard is lost"
-OLD = "The cluster does not answer"
+OLD = "The cluster cannot be reached"
 
 
 def editor_token(kubectl: Kubectl, cluster: Cluster, namespace: str, name: str) -> str:

@@ -40,10 +40,6 @@ class JobRow(msgspec.Struct, frozen=True):
     restarts: int
     reason: str
 
-    @property
-    def path(self) -> str:
-        return f"/jobs/{self.metadata.namespace}/{self.kind}/{self.metadata.name}"
-
 
 def row_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
     """The decoder of a cache of rows. Raises msgspec.DecodeError for anything but a Kubernetes object."""

@@ -39,7 +39,7 @@ _GANGS = {"": None, "yes": True, "no": False}
 # The names by which messages of the API server and of this operator call the fields. The first in the text counts.
 _NAMED = (
     ("namespace", r"metadata\.namespace|\bnamespaces?\b"),
-    ("name", r"metadata\.(?:name|generateName)|already exists|\bgenerateName\b"),
+    ("name", r"metadata\.(?:name|generateName)\b|already exists|\bgenerateName\b"),
     ("minimum", r"\bmin(?:Nodes|Workers)\b|\belasticPolicy\b|\bautoscaling\b"),
     ("maximum", r"\b(?:spec\.)?(?:elasticPolicy\.|autoscaling\.)?max(?:Nodes|Workers)\b"),
     ("gang", r"\b(?:spec\.)?gang\b"),

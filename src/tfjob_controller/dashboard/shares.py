@@ -19,6 +19,11 @@ def tenant_of(person: str) -> str:
     return person.rpartition(":")[0] if person.startswith(_ACCOUNT) else person
 
 
+def namespace_of_account(person: str) -> str:
+    """The namespace of a service account; empty for anybody else."""
+    return person.removeprefix(_ACCOUNT).partition(":")[0] if person.startswith(_ACCOUNT) else ""
+
+
 class Shares(Generic[HolderT]):
     """At most `each` places of a person and `total` of all. Not thread-safe.
 

@@ -19,7 +19,8 @@ from cachetools import TTLCache
 
 from tfjob_controller.client.client import Client
 from tfjob_controller.client.errors import CLOSED
-from tfjob_controller.dashboard.shares import Shares
+from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.dashboard.shares import Shares, namespace_of_account
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
@@ -122,6 +123,18 @@ class User:
         with self._lock:
             self._allowed[key] = allowed
         return allowed
+
+    def may_list_jobs(self, namespace: str) -> bool:
+        """Whether this person may list jobs of a kind in a namespace, or in all of them (""). Raises `ApiError`."""
+        return any(self.may("list", kind.resource, namespace) for kind in KINDS)
+
+    def first_namespace(self) -> str:
+        """The namespace that pages show before one is chosen; "" is all of them. Raises `ApiError`.
+
+        A service account that may not list the jobs of all namespaces begins with those of its own.
+        """
+        own = namespace_of_account(self.person)
+        return self.namespace if self.namespace or not own or self.may_list_jobs("") else own
 
     def is_rejected(self) -> bool:
         """Whether the API server rejects the credentials now, or the session has ended; False without an answer."""

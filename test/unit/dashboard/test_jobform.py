@@ -260,6 +260,7 @@ def test_a_yaml_with_a_value_that_is_none_of_its_type_is_refused(value: str) -> 
         ('tfjobs.kubeflow.org "image" already exists', "name"),
         ('TrainJob.kubeflow.org "gang" is invalid: spec.priority: no', ""),
         ('namespaces "nowhere" not found', "namespace"),
+        ("metadata.namespace: is required: give the job a namespace", "namespace"),
     ],
 )
 def test_an_answer_belongs_to_the_field_that_it_names(text: str, field: str) -> None:

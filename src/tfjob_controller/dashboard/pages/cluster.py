@@ -15,17 +15,21 @@ from tfjob_controller.kube.errors import ApiError
 
 
 async def cluster_page(request: Request) -> Response:
-    user = rendering.user_of(request)
+    user, namespace = rendering.user_of(request), ""
     try:
-        namespace = rendering.namespace_of(request)
+        namespace = await rendering.namespace_of(request)
         usage, why = await rendering.services(request).usages.get(
             user, namespace, lambda: read_usage(user.requester, namespace)
         )
     except (ApiError, ClientError) as error:
-        return rendering.problem_page(request, error, user.origin)
+        if not rendering.is_forbidden(error):
+            return rendering.problem_page(request, error, user.origin)
+        notice = f"{rendering.words_of(error, user.origin)}."
+        return rendering.page(request, "cluster.html", shown=None, notice=notice, namespace=namespace)
     shares = {node.node: _shares(node) for node in usage.nodes or ()}
     shown = {"usage": usage, "shares": shares, "zones": by_zone(usage)}
-    return rendering.page(request, "cluster.html", shown=shown, why=why, namespace=namespace)
+    notice = f"Free capacity is not shown: {why}." if why else ""
+    return rendering.page(request, "cluster.html", shown=shown, notice=notice, namespace=namespace)
 
 
 @dataclass(frozen=True, slots=True)

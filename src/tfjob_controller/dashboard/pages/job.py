@@ -116,7 +116,10 @@ async def change(request: Request) -> Response:
         await rendering.read(request, _change_of(action, job, form))
     except (ApiError, ClientError) as error:
         return rendering.page(request, "change_problem.html", 200, words=str(error))
-    target = "/jobs" if action == "delete" else _path(job)
+    shown = rendering.chosen(request)["namespace"]
+    target = rendering.job_url(job.namespace, job.kind, job.name, shown)
+    if action == "delete":
+        target = rendering.url("/jobs", {"namespace": shown})
     if request.headers.get("hx-request"):
         return Response(status_code=204, headers={"HX-Redirect": target})
     return RedirectResponse(target, 303)
@@ -148,10 +151,6 @@ def _job(request: Request) -> Job:
     parameters, user = request.path_params, rendering.user_of(request)
     kinds_named(parameters["kind"])
     return user.client.job(parameters["name"], parameters["kind"], parameters["namespace"])
-
-
-def _path(job: Job) -> str:
-    return f"/jobs/{job.namespace}/{job.kind}/{job.name}"
 
 
 def _allowed_actions(user: User, job: Job) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.errors import ClientError, role_remedy
 from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.reader import namespace_problem
 from tfjob_controller.dashboard.feeds import JobFeed
@@ -29,8 +29,8 @@ async def jobs_page(request: Request) -> Response:
     user = rendering.user_of(request)
     selection = Selection.of(request.query_params, user.namespace)
     try:
-        rendering.namespace_of(request)
-        if not await rendering.read(request, lambda: _may_list(user, selection.namespace)):
+        selection = Selection.of(request.query_params, await rendering.namespace_of(request))
+        if not await rendering.read(request, lambda: user.may_list_jobs(selection.namespace)):
             return _without_rows(request, user, selection, _no_rights(selection))
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
@@ -45,10 +45,9 @@ async def jobs_page(request: Request) -> Response:
 async def jobs_events(request: Request) -> Response | EventStream:
     """The table of a selection, again after each change."""
     user = rendering.user_of(request)
-    selection = Selection.of(request.query_params, user.namespace)
     try:
-        rendering.namespace_of(request)
-    except ClientError as error:
+        selection = Selection.of(request.query_params, await rendering.namespace_of(request))
+    except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
 
     async def parts() -> AsyncGenerator[bytes, None]:
@@ -62,10 +61,6 @@ async def jobs_events(request: Request) -> Response | EventStream:
     return rendering.event_stream(request, parts())
 
 
-def _may_list(user: User, namespace: str) -> bool:
-    return any(user.may("list", kind.resource, namespace) for kind in KINDS)
-
-
 def _page(request: Request, user: User, selection: Selection, **values: Any) -> HTMLResponse:
     kinds = tuple(kind.word for kind in KINDS)
     return rendering.page(
@@ -74,8 +69,10 @@ def _page(request: Request, user: User, selection: Selection, **values: Any) -> 
 
 
 def _no_rights(selection: Selection) -> str:
-    where = f"namespace {selection.namespace}" if selection.namespace else "all namespaces"
-    return f"You may not list jobs in {where}: choose another namespace, or ask for the role `view` there."
+    if not selection.namespace:
+        return f"You may not list jobs in all namespaces: {role_remedy(True)}."
+    where = f"namespace {selection.namespace}"
+    return f"You may not list jobs in {where}: choose another namespace, or {role_remedy(True, 'that namespace')}."
 
 
 def _without_rows(request: Request, user: User, selection: Selection, notice: str) -> HTMLResponse:

@@ -6,8 +6,9 @@ The page works without scripts: then buttons do what otherwise happens at each c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -64,7 +65,10 @@ async def new_job_page(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
         original = await _original(request)
-        state = await rendering.services(request).yaml.run(user.person, lambda: _first_state(request, user, original))
+        namespace = await rendering.namespace_of(request) or user.namespace
+        kind = request.query_params.get("kind", "")
+        make = partial(_first_manifest, kind, namespace) if original is None else partial(_manifest_of_clone, original)
+        state = await rendering.services(request).yaml.run(user.person, lambda: _first_state(make))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     except FormError as error:
@@ -100,7 +104,7 @@ async def new_job(request: Request) -> Response:
         return _page(
             request, replace(shown, good=f"The API server would create {job.kind} {job.namespace}/{job.name}.")
         )
-    target = f"/jobs/{job.namespace}/{job.kind}/{job.name}"
+    target = rendering.job_url(job.namespace, job.kind, job.name)
     if request.headers.get("hx-request"):
         return Response(status_code=204, headers={"HX-Redirect": target})
     return RedirectResponse(target, 303)
@@ -118,8 +122,8 @@ async def _original(request: Request) -> Snapshot | None:
     return await rendering.read(request, lambda: user.client.job(name, kind, namespace).snapshot)
 
 
-def _first_state(request: Request, user: User, original: Snapshot | None) -> _State:
-    manifest = _first_manifest(request, user) if original is None else _manifest_of_clone(original)
+def _first_state(make: Callable[[], Manifest]) -> _State:
+    manifest = make()
     try:
         return _State(texts_of(JobForm.from_manifest(manifest)), yaml_of(manifest))
     except FormError as error:
@@ -132,10 +136,9 @@ def _manifest_of_clone(original: Snapshot) -> Manifest:
     return cloned(manifest)
 
 
-def _first_manifest(request: Request, user: User) -> Manifest:
-    kind = request.query_params.get("kind", "")
+def _first_manifest(kind: str, namespace: str) -> Manifest:
     manifest = new_manifest(kind if kind in KINDS else "TrainJob")
-    manifest["metadata"] = {"name": "", "namespace": user.namespace} if user.namespace else {"name": ""}
+    manifest["metadata"] = {"name": "", "namespace": namespace} if namespace else {"name": ""}
     return manifest
 
 

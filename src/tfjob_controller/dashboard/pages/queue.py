@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,21 +15,20 @@ from tfjob_controller.kube.errors import ApiError
 
 
 async def queue_page(request: Request) -> Response:
-    user = rendering.user_of(request)
+    user, namespace, queue, refusal = rendering.user_of(request), "", None, ""
+    now = datetime.now(UTC)
     try:
-        namespace, now = rendering.namespace_of(request), datetime.now(UTC)
+        namespace = await rendering.namespace_of(request)
         queue = await rendering.services(request).queues.get(
             user, namespace, lambda: read_queue(user.requester, namespace, now)
         )
     except (ApiError, ClientError) as error:
-        return rendering.problem_page(request, error, user.origin)
-    origin = report_origin(queue, now)
-    return rendering.page(
-        request,
-        "queue.html",
-        queue=queue,
-        namespace=namespace,
-        origin=origin,
-        share_text=share_text,
-        held_text=held_text,
-    )
+        if not rendering.is_forbidden(error):
+            return rendering.problem_page(request, error, user.origin)
+        refusal = rendering.words_of(error, user.origin)
+    texts: dict[str, Any] = {
+        "share_text": share_text,
+        "held_text": held_text,
+        "origin": report_origin(queue, now) if queue is not None else "",
+    }
+    return rendering.page(request, "queue.html", queue=queue, namespace=namespace, notice=refusal, **texts)

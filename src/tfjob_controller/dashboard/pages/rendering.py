@@ -172,14 +172,33 @@ async def read(request: Request, call: Callable[[], ReadT]) -> ReadT:
     return await services(request).reads.run(user_of(request).person, call)
 
 
-def namespace_of(request: Request, default: str = "") -> str:
-    """The namespace that the address names; it becomes part of a path. Raises `ClientError` for anything else."""
-    found = request.query_params.get("namespace", default)
-    if found and _NAMESPACE.fullmatch(found) is None:
+async def namespace_of(request: Request) -> str:
+    """The namespace of a page, which becomes part of a path: the one in its address, or else the person's first one.
+
+    Raises `ClientError` for text that is no name of a namespace, and `ApiError`.
+    """
+    namespace = request.query_params.get("namespace")
+    if namespace is None:
+        return await read(request, user_of(request).first_namespace)
+    if namespace and _NAMESPACE.fullmatch(namespace) is None:
         raise ClientError(
-            f"Namespace: {found[:80]!r} is no name of a namespace; use lower-case letters, digits and hyphens."
+            f"Namespace: {namespace[:80]!r} is no name of a namespace; use lower-case letters, digits and hyphens."
         )
-    return found
+    return namespace
+
+
+def chosen(request: Request) -> Mapping[str, str]:
+    """The parameters by which links of a page keep the namespace that the person has chosen; "" is all of them.
+
+    The page of a job has the job's namespace, unless its address names the one of the page that led there.
+    """
+    namespace = request.query_params.get("namespace", request.path_params.get("namespace"))
+    return {} if namespace is None else {"namespace": namespace}
+
+
+def job_url(namespace: str, kind: str, name: str, shown: str | None = None) -> str:
+    """The address of a job's page, for a link on a page that shows the namespace `shown`."""
+    return url(f"/jobs/{namespace}/{kind}/{name}", {} if shown in (None, namespace) else {"namespace": shown})
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -210,7 +229,7 @@ def clock() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _url(path: str, parameters: Mapping[str, str]) -> str:
+def url(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
@@ -222,7 +241,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(line=one_line, age=age_of, figure=figure, sparkline=sparkline)
-_templates.globals.update(url=_url, clock=clock)
+_templates.globals.update(url=url, job_url=job_url, clock=clock)
 
 
 def render(name: str, **values: Any) -> str:
@@ -232,7 +251,7 @@ def render(name: str, **values: Any) -> str:
 def page(request: Request, name: str, status_code: int = 200, **values: Any) -> HTMLResponse:
     """A whole page; the templates of pages extend base.html."""
     session: BrowserSession | None = getattr(request.state, "session", None)
-    return HTMLResponse(render(name, request=request, session=session, **values), status_code)
+    return HTMLResponse(render(name, request=request, session=session, chosen=chosen(request), **values), status_code)
 
 
 def problem_page(request: Request, error: Exception, origin: str) -> Response:
@@ -268,6 +287,12 @@ def problem(error: Exception, origin: str) -> str:
 def stale_notice(problems: Sequence[str]) -> str:
     """The sentence above what may be old; empty without a problem."""
     return f"This may be out of date: {problems[0]}" if problems else ""
+
+
+def is_forbidden(error: Exception) -> bool:
+    """Whether the person lacks a right, so that another namespace may be the remedy."""
+    refused = api_error_of(error)
+    return refused is not None and refused.is_forbidden
 
 
 def words_of(error: Exception, origin: str) -> str:

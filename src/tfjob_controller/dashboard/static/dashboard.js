@@ -1,5 +1,5 @@
 "use strict";
-// What htmx does not do: says when the connection is lost, pauses a page that is hidden, and shows logs and charts.
+// What htmx does not do: says when the connection is lost and what a filter selects, pauses a page that is hidden, and shows logs and charts.
 (() => {
   const MAX_LINES = 10000;
   // How long lines of a log are gathered. After lines that took long to show it is longer, so that a log that is printed
@@ -8,7 +8,7 @@
   const GATHER_PER_COST = 3;
   const banner = () => document.getElementById("connection");
   const LOST = "The connection to the dashboard is lost. It is opened again as soon as possible.";
-  const OLD = "The cluster does not answer. What is shown may be out of date.";
+  const OLD = "The cluster cannot be reached. What is shown may be out of date.";
   const say = (text) => { const each = banner(); if (each && each.textContent !== text) each.textContent = text; };
   const lost = () => say(LOST);
   const found = () => say("");
@@ -17,6 +17,14 @@
   document.addEventListener("htmx:sendError", lost);
   document.addEventListener("htmx:responseError", (event) => { if (event.detail.xhr.status >= 500) say(OLD); });
   document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) found(); });
+
+  // What another filter selects; a screen reader says so. What changes by itself is not announced.
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const total = document.getElementById("total");
+    if (!total || event.detail.target.id !== "jobs") return;
+    const counts = document.querySelector("#jobs .counts"), notice = document.querySelector("#jobs .notice");
+    total.textContent = counts ? counts.dataset.total : notice ? notice.textContent : "";
+  });
 
   // A browser opens six connections to one host for all of its tabs. A page that has been hidden for so long therefore
   // gives its own back, and gets the current state when it is shown again.
@@ -88,6 +96,7 @@
     const search = document.getElementById("log-search");
     const follow = document.getElementById("log-follow");
     const state = document.getElementById("log-state");
+    const hits = document.getElementById("log-hits");
     let source = null;
     let waiting = [];
     let timer = null;
@@ -139,7 +148,11 @@
       source.addEventListener("error", lost);
     };
     choice.addEventListener("change", open);
-    search.addEventListener("input", () => { for (const line of log.children) mark(line); });
+    search.addEventListener("input", () => {
+      for (const line of log.children) mark(line);
+      const count = log.querySelectorAll(".hit").length;
+      hits.textContent = search.value === "" ? "" : count === 1 ? "1 line contains it" : `${count} lines contain it`;
+    });
     open();
   }
   // The form of a new job may be edited while an answer is on its way. That answer would undo the edit, so it is
