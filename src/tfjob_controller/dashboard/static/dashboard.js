@@ -21,7 +21,7 @@
   // What another filter selects; a screen reader says so. What changes by itself is not announced.
   document.addEventListener("htmx:afterSwap", (event) => {
     const total = document.getElementById("total");
-    if (!total || event.detail.target.id !== "jobs") return;
+    if (!total || event.detail.target?.id !== "jobs") return;
     const counts = document.querySelector("#jobs .counts"), notice = document.querySelector("#jobs .notice");
     total.textContent = counts ? counts.dataset.total : notice ? notice.textContent : "";
   });
