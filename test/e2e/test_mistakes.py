@@ -21,7 +21,7 @@ from localcluster import nodes as nodes_module
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.jobs.naming import replica_id_of
-from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
+from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.util.exitcodes import EXIT_INTERRUPTED
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]

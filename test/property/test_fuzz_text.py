@@ -21,7 +21,7 @@ from tfjob_controller.api.tfjob.progress import parse_pattern, parse_steps
 from tfjob_controller.api.tfjob.types import MAX_STEPS
 from tfjob_controller.client.text import display_width, fold, one_line
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
-from tfjob_controller.kubectl.arguments import JSON, YAML
+from tfjob_controller.kubectl.command import JSON, YAML
 from tfjob_controller.kubectl.complete import print_candidates
 from tfjob_controller.kubectl.output import (
     Screen,

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfjob_controller.kubectl.arguments import PROGRAM, build_parser, command_of, parse
+from tfjob_controller.kubectl.arguments import build_parser, command_of, parse
+from tfjob_controller.kubectl.command import PROGRAM
 from tfjob_controller.kubectl.output import print_error, write_utf8
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError

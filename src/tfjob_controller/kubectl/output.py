@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from tfjob_controller.client.text import TextTable, fold, one_line
-from tfjob_controller.kubectl.arguments import JSON, PROGRAM, YAML
+from tfjob_controller.kubectl.command import JSON, PROGRAM, YAML
 from tfjob_controller.util.terminal import print_line, print_text, visible
 from tfjob_controller.util.text import CONTROL_CHARACTERS, escape
 from tfjob_controller.util.yamlengine import safe_dumper

@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from tfjob_controller.kubectl.arguments import COMMANDS, Command, parse
+from tfjob_controller.kubectl.arguments import COMMANDS, parse
+from tfjob_controller.kubectl.command import Command
 from tfjob_controller.util.commandline import UsageError
 
 

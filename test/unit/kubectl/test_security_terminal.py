@@ -14,7 +14,8 @@ import pytest
 
 from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reader import TableColumn, TablePage
-from tfjob_controller.kubectl.arguments import JSON, YAML, parse
+from tfjob_controller.kubectl.arguments import parse
+from tfjob_controller.kubectl.command import JSON, YAML
 from tfjob_controller.kubectl.commands.follow import print_replicas
 from tfjob_controller.kubectl.commands.list import GrowingTable, JobList
 from tfjob_controller.kubectl.output import (

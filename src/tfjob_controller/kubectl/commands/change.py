@@ -9,7 +9,7 @@ from argparse import Namespace
 
 from tfjob_controller.client.errors import JobEndedError, WaitTimeoutError
 from tfjob_controller.client.job import Job
-from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
+from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.kubectl.output import print_error
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError

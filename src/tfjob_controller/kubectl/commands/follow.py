@@ -21,7 +21,7 @@ from tfjob_controller.client.reader import Reader
 from tfjob_controller.client.text import one_line
 from tfjob_controller.client.waitconditions import Until, condition_text, is_reached
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
+from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.kubectl.output import (
     command_for,
     escape_terminal_controls,

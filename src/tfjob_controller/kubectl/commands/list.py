@@ -14,7 +14,7 @@ from tfjob_controller.client.reader import Reader, TablePage, TableRow
 from tfjob_controller.client.text import TextTable
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.arguments import NAME, TABLE, WIDE
+from tfjob_controller.kubectl.command import NAME, TABLE, WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError

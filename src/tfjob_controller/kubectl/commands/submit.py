@@ -12,7 +12,8 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.validation import validate_manifest
 from tfjob_controller.client.waitconditions import SUCCEEDED
-from tfjob_controller.kubectl.arguments import CLIENT, GPU, NAME, SERVER, YAML
+from tfjob_controller.kubectl.changecommands import GPU
+from tfjob_controller.kubectl.command import CLIENT, NAME, SERVER, YAML
 from tfjob_controller.kubectl.output import command_for, print_error, print_value
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError

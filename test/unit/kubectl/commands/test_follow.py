@@ -9,7 +9,8 @@ import pytest
 from helpers.jobserver import a_tfjob, a_trainjob, plugin_of, store
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.client.waitconditions import ConditionHasStatus
-from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT, parse
+from tfjob_controller.kubectl.arguments import parse
+from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.kubectl.commands.follow import line_prefixes
 from tfjob_controller.util.commandline import UsageError
 

@@ -15,7 +15,7 @@ from helpers.memoryapi import MemoryApi
 from helpers.plugin import program
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.kubectl import cli
-from tfjob_controller.kubectl.arguments import EXIT_TIMEOUT
+from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.util.exitcodes import EXIT_INTERRUPTED
 
 SUBMIT = ["submit", "train", "--image", "localhost/base"]

@@ -1,0 +1,128 @@
+"""The commands that create, change or delete jobs: their flags, help and examples."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from tfjob_controller.kubectl.argumenttypes import (
+    count_argument,
+    name_argument,
+    positive_argument,
+    quantity_argument,
+    variable_argument,
+)
+from tfjob_controller.kubectl.command import (
+    CLIENT,
+    JSON,
+    NAME,
+    SERVER,
+    YAML,
+    Command,
+    add_job,
+    add_jobs,
+    add_timeout,
+)
+
+GPU = "nvidia.com/gpu"
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+
+
+def _add_submit(parser: ArgumentParser) -> None:
+    parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
+    parser.add_argument("name", metavar="NAME", type=name_argument, help="the name of the job")
+    parser.add_argument("--image", default="", help="image of all replicas; optional if a TrainJob's runtime has one")
+    parser.add_argument(
+        "--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs accept IfNotPresent only, their default"
+    )
+    add = parser.add_argument_group("TFJobs", "The job is a TFJob unless a flag of TrainJobs is given.").add_argument
+    add("--workers", type=count_argument, metavar="N", help="workers; without a master worker-0 is the chief")
+    add("--ps", type=count_argument, metavar="N", help="parameter servers, which run TensorFlow's own server")
+    of_ps = "TensorFlow's image for them; default: tfImage of the controller's config file"
+    add("--ps-image", metavar="IMAGE", help=of_ps)
+    add("--master", action="store_true", default=None, help="add a master; default: only without --workers")
+    add = parser.add_argument_group("TrainJobs").add_argument
+    add("--nodes", type=positive_argument, metavar="N", help="nodes that train together")
+    add("--framework", metavar="NAME", help="torch, tensorflow, jax, xgboost, mpi, plain, …")
+    add("--runtime", metavar="NAME", help="the ClusterTrainingRuntime; default: the framework's")
+    add("--processes", metavar="N", help="training processes on each node: a number, auto, cpu, gpu")
+    add("--dataset", metavar="URI", help="dataset to fetch before training, such as s3://bucket/folder")
+    add("--model", metavar="URI", help="model to fetch before training")
+    add("--export", metavar="URI", help="URI to which the model is exported at the end")
+    add = parser.add_argument_group("each replica").add_argument
+    add("--cpu", type=quantity_argument, metavar="QUANTITY", help="such as 2 or 500m")
+    add("--memory", type=quantity_argument, metavar="QUANTITY", help="such as 4Gi")
+    add("--gpus", type=count_argument, metavar="N", help=GPU)
+    add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="can be repeated")
+    group = parser.add_argument_group("start and end")
+    add = group.add_argument
+    add("--gang", action="store_true", help="start all replicas at once, or none")
+    add(
+        "--max-restarts",
+        type=count_argument,
+        metavar="N",
+        help="restarts after which the next failure ends the job; default: no limit",
+    )
+    add("--suspend", action="store_true", help="create the job suspended")
+    add("--dry-run", choices=(CLIENT, SERVER), help="print the job without creating it; `client` sends no request")
+    add("-o", "--output", choices=(YAML, JSON, NAME), help="format in which the job is printed")
+    add("--wait", action="store_true", help="return when the job has ended, with the exit code of `wait`")
+    add("-f", "--follow", action="store_true", help="print the chief's log as it comes, and then wait as with --wait")
+    add_timeout(group)
+
+
+def _add_scale(parser: ArgumentParser) -> None:
+    add_job(parser)
+    what = "workers of a TFJob, or nodes of a TrainJob"
+    parser.add_argument("number", metavar="N", type=count_argument, nargs="?", help=what)
+    parser.add_argument("--replicas", metavar="N", type=count_argument, help="the same number, as for `kubectl scale`")
+
+
+def _add_delete(parser: ArgumentParser) -> None:
+    add_jobs(parser)
+    parser.add_argument(
+        "--wait", action="store_true", help="return when the jobs are deleted; pods may terminate later"
+    )
+    add_timeout(parser)
+
+
+CHANGE_COMMANDS = (
+    Command(
+        "submit",
+        "create a job from an image and a command, or print its manifest",
+        "commands.submit:submit",
+        _add_submit,
+        (
+            "kubectl tfjob submit train --image example/train:1 --workers 2 --ps 1 -- python train.py --epochs 3",
+            "kubectl tfjob submit train --image example/train:1 --workers 4 --gpus 1 --gang --dry-run=client -o yaml",
+            "kubectl tfjob submit finetune --image example/tune:1 --framework torch --nodes 2 -f -- torchrun tune.py",
+        ),
+    ),
+    Command(
+        "scale",
+        "change the number of workers, or of nodes of a TrainJob that is elastic or has not started",
+        "commands.change:scale",
+        _add_scale,
+        ("kubectl tfjob scale train 4", "kubectl tfjob scale train --replicas=4"),
+    ),
+    Command(
+        "suspend",
+        "stop the pods of a job, and keep the job",
+        "commands.change:suspend",
+        add_jobs,
+        ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
+    ),
+    Command(
+        "resume",
+        "start a suspended job again",
+        "commands.change:resume",
+        add_jobs,
+        ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
+    ),
+    Command(
+        "delete",
+        "delete jobs and their pods",
+        "commands.change:delete",
+        _add_delete,
+        ("kubectl tfjob delete train", "kubectl tfjob delete tfjob/train trainjob/finetune --wait --timeout 5m"),
+    ),
+)

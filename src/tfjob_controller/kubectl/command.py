@@ -1,0 +1,82 @@
+"""A command of the plugin, and the arguments that several commands have.
+
+Only the standard library and modules that need no more are imported, so that `--help`, `--version` and completion are
+fast. The module that runs a command is imported once the command line is known to be valid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfjob_controller.kubectl.argumenttypes import duration_argument, job_argument, namespace_argument
+
+if TYPE_CHECKING:
+    from tfjob_controller.kubectl.session import Session
+
+PROGRAM = "kubectl tfjob"
+# That of timeout(1).
+EXIT_TIMEOUT = 124
+
+TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
+CLIENT, SERVER = "client", "server"
+CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the plugin. `handler` is the module below `kubectl`, and the function that runs the command.
+
+    The function returns the exit code, and raises `ClientError`, `UsageError` or `ApiError`. `examples` end `--help`.
+    """
+
+    name: str
+    summary: str
+    handler: str
+    add_arguments: Callable[[ArgumentParser], None]
+    examples: Sequence[str]
+    has_cluster: bool = True
+
+    def run(self, session: Session, parsed: argparse.Namespace) -> int:
+        code: int = pkgutil.resolve_name(f"tfjob_controller.kubectl.{self.handler}")(session, parsed)
+        return code
+
+    def add_flags(self, parser: ArgumentParser) -> None:
+        """Adds all arguments of the command, with those that choose a cluster."""
+        self.add_arguments(parser)
+        if self.has_cluster:
+            parser.add_argument(
+                "-n", "--namespace", default="", type=namespace_argument, metavar="NAME", help="default: the context's"
+            )
+            parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
+            parser.add_argument(
+                "--context", default="", metavar="NAME", help="of the kubeconfig; default: its current one"
+            )
+
+
+JOB_HELP = "NAME, tfjob/NAME or trainjob/NAME"
+
+
+def add_job(parser: ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", type=job_argument, help=JOB_HELP)
+
+
+def add_jobs(parser: ArgumentParser) -> None:
+    parser.add_argument("jobs", metavar="JOB", type=job_argument, nargs="+", help=JOB_HELP)
+
+
+def add_all_namespaces(parser: ArgumentParser) -> None:
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
+
+
+def add_output(parser: ArgumentParser, *formats: str) -> None:
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"default: {formats[0]}")
+
+
+def add_timeout(parser: Any) -> None:
+    says = "such as 90s, 10m or 1h30m; 0 checks once; default: no limit"
+    parser.add_argument("--timeout", type=duration_argument, metavar="DURATION", help=says)

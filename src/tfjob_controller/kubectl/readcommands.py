@@ -1,0 +1,198 @@
+"""The commands that read: their flags, help and examples."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from tfjob_controller.client.waitconditions import ENDED, FAILED, RUNNING, SUCCEEDED
+from tfjob_controller.kubectl.argumenttypes import (
+    KINDS,
+    count_argument,
+    duration_argument,
+    namespace_argument,
+    port_argument,
+    until_argument,
+)
+from tfjob_controller.kubectl.command import (
+    JSON,
+    NAME,
+    TABLE,
+    WIDE,
+    YAML,
+    Command,
+    add_all_namespaces,
+    add_job,
+    add_output,
+    add_timeout,
+)
+
+_MOST_USED = ", ".join(name.lower() for name in (SUCCEEDED, RUNNING, ENDED, FAILED))
+
+
+def _add_list(parser: ArgumentParser) -> None:
+    add_all_namespaces(parser)
+    parser.add_argument("--kind", choices=KINDS, default="", help="only jobs of this kind; default: both")
+    parser.add_argument(
+        "-l", "--selector", default="", metavar="SELECTOR", help="only jobs with these labels, such as a=b"
+    )
+    parser.add_argument("-w", "--watch", action="store_true", help="print a row for every change after the table")
+    add_output(parser, TABLE, WIDE, JSON, YAML, NAME)
+
+
+def _add_describe(parser: ArgumentParser) -> None:
+    add_job(parser)
+    add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_explain(parser: ArgumentParser) -> None:
+    add_job(parser)
+    parser.add_argument(
+        "--controller-logs",
+        action="store_true",
+        help="also the controller's log lines about the job, with their reconcile ids",
+    )
+    parser.add_argument(
+        "--controller-namespace",
+        type=namespace_argument,
+        default="tfjob-system",
+        metavar="NAME",
+        help="where the controller runs; default: tfjob-system",
+    )
+    add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_logs(parser: ArgumentParser) -> None:
+    add_job(parser)
+    follow = "wait for the program to start, and print lines as they come, also after restarts"
+    parser.add_argument("-f", "--follow", action="store_true", help=follow)
+    which = "a replica (worker-1), a role (worker) or `all`; default: the chief"
+    parser.add_argument("--replica", default="", metavar="REPLICA", help=which)
+    other = "another container of the pod, such as an init container or a sidecar; default: that of the program"
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help=other)
+    parser.add_argument("--tail", type=count_argument, metavar="N", help="the last N lines only")
+    parser.add_argument(
+        "--since", type=duration_argument, metavar="DURATION", help="only lines of the last 90s or 1h30m"
+    )
+    parser.add_argument("--timestamps", action="store_true", help="print the time of each line before it")
+    parser.add_argument(
+        "-p", "--previous", action="store_true", help="print the log of the run before the last restart"
+    )
+
+
+def _add_wait(parser: ArgumentParser) -> None:
+    parser.description = (
+        "Waits until a job runs, ends or has a condition. Exit codes: 0 it is reached; 1 it can no longer be "
+        "reached, because the job ended otherwise or was deleted; 124 the timeout has passed."
+    )
+    add_job(parser)
+    parser.add_argument(
+        "--for",
+        dest="until",
+        type=until_argument,
+        default=SUCCEEDED,
+        metavar="WHAT",
+        help=f"{_MOST_USED}, a condition, or condition=NAME[=STATUS], in any case; default: {SUCCEEDED.lower()}",
+    )
+    add_timeout(parser)
+
+
+def _add_queue(parser: ArgumentParser) -> None:
+    add_all_namespaces(parser)
+    add_output(parser, TABLE, WIDE, JSON, YAML)
+
+
+def _add_top(parser: ArgumentParser) -> None:
+    add_all_namespaces(parser)
+    add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_dashboard(parser: ArgumentParser) -> None:
+    add_all_namespaces(parser)
+    parser.add_argument(
+        "--port", type=port_argument, default=0, metavar="PORT", help="on loopback; default: a free one"
+    )
+    parser.add_argument(
+        "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
+    )
+
+
+READ_COMMANDS = (
+    Command(
+        "list",
+        "list the jobs of a namespace, as `kubectl get` shows them",
+        "commands.list:list_jobs",
+        _add_list,
+        (
+            "kubectl tfjob list",
+            "kubectl tfjob list -A -o wide",
+            "kubectl tfjob list --kind trainjob -o name",
+            "kubectl tfjob list -l team=vision --watch",
+        ),
+    ),
+    Command(
+        "describe",
+        "show why a job does not run, its replicas, conditions and events",
+        "commands.diagnose:describe",
+        _add_describe,
+        (
+            "kubectl tfjob describe train",
+            "kubectl tfjob describe trainjob/finetune",
+            "kubectl tfjob describe train -o json",
+        ),
+    ),
+    Command(
+        "explain",
+        "show the timeline of a job, its state, and what would change it",
+        "commands.diagnose:explain",
+        _add_explain,
+        (
+            "kubectl tfjob explain train",
+            "kubectl tfjob explain trainjob/finetune --controller-logs",
+            "kubectl tfjob explain train -o json",
+        ),
+    ),
+    Command(
+        "logs",
+        "print the logs of a job's replicas",
+        "commands.follow:logs",
+        _add_logs,
+        (
+            "kubectl tfjob logs train",
+            "kubectl tfjob logs train --replica worker-1 --tail 20",
+            "kubectl tfjob logs trainjob/finetune --replica all -f",
+        ),
+    ),
+    Command(
+        "wait",
+        "wait until a job runs, ends or has a condition",
+        "commands.follow:wait",
+        _add_wait,
+        (
+            "kubectl tfjob wait train",
+            "kubectl tfjob wait train --for Running --timeout 10m",
+            "kubectl tfjob wait trainjob/finetune --for condition=Suspended",
+            'kubectl tfjob wait train --for ended && echo "it has ended"',
+        ),
+    ),
+    Command(
+        "queue",
+        "list the waiting gangs in order, and what each one lacks",
+        "commands.queue:show_queue",
+        _add_queue,
+        ("kubectl tfjob queue -A", "kubectl tfjob queue -A -o wide", "kubectl tfjob queue -o json"),
+    ),
+    Command(
+        "top",
+        "show which jobs use which resources of each node, and what is free",
+        "commands.top:show_usage",
+        _add_top,
+        ("kubectl tfjob top", "kubectl tfjob top -A", "kubectl tfjob top -A -o json"),
+    ),
+    Command(
+        "dashboard",
+        "show the jobs in a browser, with your rights",
+        "commands.dashboard:serve_dashboard",
+        _add_dashboard,
+        ("kubectl tfjob dashboard", "kubectl tfjob dashboard -A --port 8001 --no-browser"),
+    ),
+)
