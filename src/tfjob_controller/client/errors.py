@@ -96,7 +96,10 @@ def _role(message: str) -> str:
     _, cannot, rest = message.partition(" cannot ")
     if not cannot and " is forbidden: " in message:
         return ""
-    return role_remedy(not cannot or rest.split(" ")[0] in _READS, "that namespace")
+    verb = rest.split(" ")[0]
+    if verb == "impersonate":
+        return "ask an administrator for the right to act as that user"
+    return role_remedy(not cannot or verb in _READS, "that namespace")
 
 
 def role_remedy(reads: bool, where: str = "") -> str:

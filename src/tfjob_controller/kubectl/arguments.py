@@ -11,7 +11,8 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from tfjob_controller.kubectl.changecommands import CHANGE_COMMANDS
-from tfjob_controller.kubectl.command import CLUSTER_FLAGS, PROGRAM, Command
+from tfjob_controller.kubectl.command import PROGRAM, Command
+from tfjob_controller.kubectl.connectionflags import command_first, has_token, with_values
 from tfjob_controller.kubectl.readcommands import READ_COMMANDS
 from tfjob_controller.util.commandline import Parser, UsageError
 
@@ -33,6 +34,7 @@ _COMPLETION = Command(
     has_cluster=False,
 )
 
+_ROOT_FLAGS = ("-h", "--help", "--version")
 COMMANDS = (*READ_COMMANDS, *CHANGE_COMMANDS, _COMPLETION)
 
 
@@ -43,13 +45,13 @@ def command_of(name: str) -> Command | None:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; `program` is what follows `--`. Raises `UsageError`; exits for `--help`."""
     dashes = list(argv).index("--") if "--" in argv else len(argv)
-    own, program = _as_flags(command_first(argv[:dashes])), list(argv[dashes + 1 :])
-    called = command_of(next((each for each in own if not each.startswith("-")), ""))
-    if called is None and own and not own[0].startswith("-"):
-        raise _no_command(own[0])
+    own, program = _as_flags(command_first(with_values(argv[:dashes]))), list(argv[dashes + 1 :])
+    called = command_of(own[0]) if own else None
+    if called is None and own and own[0] not in _ROOT_FLAGS:
+        raise _not_understood(own, None) if own[0].startswith("-") else _no_command(own[0])
     parsed, left_over = build_parser(called).parse_known_args(own)
     if left_over:
-        raise _not_understood(left_over, None if own[0].startswith("-") else called)
+        raise _not_understood(left_over, called, hides_values=has_token(own))
     if dashes < len(argv) and parsed.command != "submit":
         raise UsageError("only `submit` accepts a command after `--`")
     parsed.program = program
@@ -72,24 +74,18 @@ def _no_command(word: str) -> UsageError:
     return UsageError(f"there is no command {word[:80]!r}{hint} (see `{PROGRAM} --help`)")
 
 
-def _not_understood(words: Sequence[str], called: Command | None) -> UsageError:
-    """The error about the first unknown word; a flag is named without its value, which may be a secret."""
+def _not_understood(words: Sequence[str], called: Command | None, *, hides_values: bool = False) -> UsageError:
+    """The error about the first unknown word; a flag is named without its value, which may be a secret.
+
+    With `hides_values` no other word is named either: after `--token= TOKEN` it would be the token.
+    """
     flag = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
-    what = f"unknown flag: {flag[:80]}" if flag else f"unexpected argument: {words[0][:80]}"
+    what = f"unknown flag: {flag[:80]}" if flag else "unexpected argument"
+    if not flag and not hides_values:
+        what = f"{what}: {words[0][:80]}"
     if called is None:
         return UsageError(f"{what} (see `{PROGRAM} --help`)")
     return UsageError(what, f"{flags_of(called).format_usage()}See `{PROGRAM} {called.name} --help`.")
-
-
-def command_first(argv: Sequence[str]) -> Sequence[str]:
-    """Moves the flags that choose a cluster behind the command; as for kubectl, they may stand before it."""
-    index = 0
-    while index < len(argv) and argv[index].startswith("-"):
-        flag = argv[index].partition("=")[0]
-        if flag not in CLUSTER_FLAGS:
-            return argv
-        index += 1 if "=" in argv[index] else 2
-    return [argv[index], *argv[:index], *argv[index + 1 :]] if index < len(argv) else argv
 
 
 def build_parser(called: Command | None) -> Parser:

@@ -109,6 +109,12 @@ def quantity_argument(text: str) -> str:
     return text
 
 
+def token_argument(text: str) -> str:
+    if not text:
+        raise ArgumentTypeError("is empty")
+    return text
+
+
 def variable_argument(text: str) -> tuple[str, str]:
     match = _VARIABLE.fullmatch(text)
     if match is None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import pkgutil
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.kubectl.argumenttypes import duration_argument, job_argument, namespace_argument
+from tfjob_controller.kubectl.argumenttypes import duration_argument, job_argument
+from tfjob_controller.kubectl.connectionflags import add_connection_flags
 
 if TYPE_CHECKING:
     from tfjob_controller.kubectl.session import Session
@@ -24,7 +25,6 @@ EXIT_TIMEOUT = 124
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 CLIENT, SERVER = "client", "server"
-CLUSTER_FLAGS = ("-n", "--namespace", "--kubeconfig", "--context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,33 @@ class Command:
         """Adds all arguments of the command, with those that choose a cluster."""
         self.add_arguments(parser)
         if self.has_cluster:
-            parser.add_argument(
-                "-n", "--namespace", default="", type=namespace_argument, metavar="NAME", help="default: the context's"
-            )
-            parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
-            parser.add_argument(
-                "--context", default="", metavar="NAME", help="of the kubeconfig; default: its current one"
-            )
+            # The usage would be three times as long with them.
+            usage = parser.usage or parser.format_usage().removeprefix("usage: ").strip()
+            parser.usage = f"{usage} [connection flags]"
+            add_connection_flags(parser)
+
+
+# The formats that need kubectl's own engines.
+_OF_KUBECTL = {"jsonpath", "jsonpath-as-json", "jsonpath-file", "custom-columns", "custom-columns-file"}
+_OF_KUBECTL |= {"go-template", "go-template-file", "template", "templatefile"}
+
+
+def is_of_kubectl(output: str) -> bool:
+    """Whether it is a format that kubectl has, and this plugin does not."""
+    return output.partition("=")[0] in _OF_KUBECTL
+
+
+@dataclass(frozen=True, slots=True)
+class _Formats:
+    """The values of `-o` that help and completion show; those of kubectl are accepted too, to say how to get them."""
+
+    own: Sequence[str]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.own)
+
+    def __contains__(self, output: str) -> bool:
+        return output in self.own or is_of_kubectl(output)
 
 
 JOB_HELP = "NAME, tfjob/NAME or trainjob/NAME"
@@ -73,8 +93,13 @@ def add_all_namespaces(parser: ArgumentParser) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="include all namespaces")
 
 
-def add_output(parser: ArgumentParser, *formats: str) -> None:
-    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=f"default: {formats[0]}")
+def add_no_headers(parser: ArgumentParser) -> None:
+    parser.add_argument("--no-headers", action="store_true", help="print the rows of the table alone")
+
+
+def add_output(parser: ArgumentParser, *formats: str, accepts_kubectls: bool = False) -> None:
+    choices: Any = _Formats(formats) if accepts_kubectls else formats
+    parser.add_argument("-o", "--output", choices=choices, default=formats[0], help=f"default: {formats[0]}")
 
 
 def add_timeout(parser: Any) -> None:

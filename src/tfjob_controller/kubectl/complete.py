@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.kubectl.arguments import COMMANDS, command_first, command_of, flags_of
+from tfjob_controller.kubectl.arguments import COMMANDS, command_of, flags_of
 from tfjob_controller.kubectl.argumenttypes import CONDITION_WORDS, job_argument
+from tfjob_controller.kubectl.connectionflags import command_first, with_values
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.terminal import print_text
 
@@ -70,7 +71,8 @@ def _is_plain(candidate: str) -> bool:
 
 def complete(words: Sequence[str]) -> tuple[Candidates, int]:
     """Candidates for the last word, and the directive."""
-    given, word = command_first(words[:-1]), words[-1]
+    # The word before the last may be a flag whose optional value is completed.
+    given, word = command_first([*with_values(words[:-2]), *words[-2:-1]]), words[-1]
     called = next((index for index, each in enumerate(given) if not each.startswith("-")), None)
     if called is None:
         return _beginning(_commands(word), word), NO_FILES
@@ -118,7 +120,7 @@ def _parsed(
         elif each.startswith("-"):
             flag, equals, value = each.partition("=")
             action = by_flag.get(flag)
-            if action is not None and equals:
+            if action is not None and (equals or action.nargs == 0):
                 values[action.dest] = value
             elif action is not None and action.nargs != 0:
                 waiting = action
@@ -141,7 +143,7 @@ def _awaited(parser: argparse.ArgumentParser, taken: int) -> argparse.Action | N
 
 def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candidates, int]:
     """Candidates for the value of a flag or argument."""
-    if action.dest == "kubeconfig":
+    if action.dest in ("kubeconfig", "certificate_authority"):
         return (), FILES
     if action.choices is not None:
         return _beginning(map(str, action.choices), line.word), NO_FILES
@@ -151,7 +153,9 @@ def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candi
         "job": tfjobs if command == "scale" else jobs,
         "jobs": jobs,
         "namespace": namespaces,
-        "context": contexts,
+        "context": lambda line: configured(line, "contexts"),
+        "cluster": lambda line: configured(line, "clusters"),
+        "user": lambda line: configured(line, "users"),
         "replica": replicas,
         "framework": frameworks,
         "runtime": runtimes,
@@ -232,27 +236,36 @@ def frameworks(line: Line) -> Iterable[str]:
     return FRAMEWORKS
 
 
-def contexts(line: Line) -> Iterable[str]:
-    """The contexts of the kubeconfig's files; no request is sent."""
+def configured(line: Line, plural: str) -> Iterable[str]:
+    """The contexts, clusters or users of the kubeconfig's files; no request is sent."""
     import os
     from pathlib import Path
 
     from tfjob_controller.kube.config.plainconfig import load_yaml
 
     paths = line.values.get("kubeconfig") or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    files = [Path(each) for each in paths.split(os.pathsep) if each and Path(each).is_file()]
-    read = [load_yaml(file.read_bytes()) or {} for file in files]
-    return sorted({str(context["name"]) for each in read for context in each.get("contexts") or ()})
+    files = [Path(path) for path in paths.split(os.pathsep) if path and Path(path).is_file()]
+    configs = [load_yaml(file.read_bytes()) or {} for file in files]
+    return sorted({str(entry["name"]) for config in configs for entry in config.get(plural) or ()})
 
 
 @contextmanager
 def _session(line: Line) -> Iterator[Session]:
-    flags = {name: line.values.get(name, "") for name in ("namespace", "kubeconfig", "context")}
-    session = Session(Namespace(**flags), logs=True)
+    session = Session(_parsed_flags(line), logs=True)
     try:
         yield session
     finally:
         session.close()
+
+
+def _parsed_flags(line: Line) -> Namespace:
+    """The flags that choose a cluster and an identity; a group can be named once."""
+    parsed = Namespace(**{"namespace": "", "kubeconfig": "", "context": "", **line.values})
+    if "as_group" in line.values:
+        parsed.as_group = [line.values["as_group"]]
+    parsed.insecure_skip_tls_verify = "insecure_skip_tls_verify" in line.values
+    parsed.request_timeout = parsed.verbosity = 0
+    return parsed
 
 
 def _names(session: Session, resource: Resource, namespace: str = "") -> Iterable[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
+import sys
 from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON
+from tfjob_controller.kubectl.connectionflags import REQUESTS_LEVEL, overrides_of, repeated_flags
 from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class Session:
         if self._config is None:
             from tfjob_controller.kube.config.kubeconfig import find_config
 
-            self._config = find_config(self._parsed.kubeconfig or None, self._parsed.context or None)
+            overrides = overrides_of(self._parsed)
+            self._config = find_config(self._parsed.kubeconfig or None, self._parsed.context or None, overrides)
         return self._config
 
     @property
@@ -54,8 +57,21 @@ class Session:
             if self._logs:
                 before_first_line(_log_to_standard_error)
             agent = default_user_agent().replace("tfjob-controller", "kubectl-tfjob", 1)
-            self._transport = Transport(self.config, qps=0, user_agent=agent)
-        return _Once(self._transport)
+            reported = self._print_request if self.verbosity >= REQUESTS_LEVEL else None
+            self._transport = Transport(self.config, qps=0, user_agent=agent, on_attempt=reported)
+        return _Once(self._transport, getattr(self._parsed, "request_timeout", 0.0))
+
+    @property
+    def verbosity(self) -> int:
+        return getattr(self._parsed, "verbosity", 0)
+
+    def _print_request(self, verb: str, target: str, code: str, seconds: float) -> None:
+        from tfjob_controller.client.text import one_line
+        from tfjob_controller.util.terminal import print_line
+
+        url = urlsplit(self.config.host)
+        where = "" if target.startswith("http") else f"{url.scheme}://{url.netloc}"
+        print_line(one_line(f"{verb} {where}{target} {code} in {seconds * 1000:.0f} ms"), sys.stderr)
 
     @property
     def namespace(self) -> str:
@@ -73,8 +89,7 @@ class Session:
 
     def aimed(self, text: str) -> str:
         """The text with commands of kubectl that act on the cluster of this command line, wherever they are pasted."""
-        given = {name: getattr(self._parsed, name, "") for name in ("kubeconfig", "context")}
-        flags = "".join(f" --{name}={shlex.quote(value)}" for name, value in given.items() if value)
+        flags = repeated_flags(self._parsed)
         return _KUBECTL.sub(lambda command: command.group(0) + flags, text)
 
     @property
@@ -107,16 +122,18 @@ class _Once:
     """A requester that repeats a request only if the server asks for it, by 429 with Retry-After.
 
     The server has not processed the request then: it is overloaded, or prepares the storage of a CRD that was applied a
-    moment ago.
+    moment ago. A `timeout_seconds` other than 0 is that of each request, and of a stream that has an end.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, timeout_seconds: float) -> None:
         self._transport = transport
+        self._timeout_seconds = timeout_seconds
 
     def request(self, method: str, path: str, **options: Any) -> bytes:
         from tfjob_controller.kube.errors import ApiError
 
-        deadline = monotonic() + options.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)
+        options["timeout_seconds"] = self._timeout_seconds or options.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)
+        deadline = monotonic() + options["timeout_seconds"]
         while True:
             try:
                 return self._transport.request(method, path, **options | {"retry": False})
@@ -135,10 +152,11 @@ class _Once:
         max_line_bytes: int = 0,
         accept: str = JSON,
     ) -> LineStream:
+        has_end = not {"watch", "follow"} & set(query)
         return self._transport.stream(
             path,
             query=query,
-            read_timeout_seconds=read_timeout_seconds,
+            read_timeout_seconds=(has_end and self._timeout_seconds) or read_timeout_seconds,
             max_line_bytes=max_line_bytes,
             accept=accept,
         )

@@ -44,12 +44,21 @@ def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [("-n", "team"), ("--namespace=team",), ("--context", "other", "-n", "team")],
+    [("-n", "team"), ("--namespace=team",), ("--context", "other", "-n", "team"), ("--as", "a", "-v", "-n", "team")],
     ids=" ".join,
 )
 def test_the_cluster_may_be_said_before_the_command_as_for_kubectl(before: tuple[str, ...]) -> None:
     parsed = parse([*before, "describe", "train", "-o", "json"])
     assert (parsed.command, str(parsed.job), parsed.namespace, parsed.output) == ("describe", "train", "team", "json")
+
+
+@pytest.mark.parametrize(
+    ("words", "level", "job"),
+    [(["-v", "train"], 6, "train"), (["-v", "4", "train"], 4, "train"), (["train", "-v=9"], 9, "train")],
+)
+def test_a_level_of_verbosity_is_optional_and_never_the_next_word(words: list[str], level: int, job: str) -> None:
+    parsed = parse(["explain", *words])
+    assert (parsed.verbosity, str(parsed.job)) == (level, job)
 
 
 @pytest.mark.parametrize("words", [("-n",), ("-n", "team"), ("-n", "list"), ("-x", "list")], ids=" ".join)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -206,6 +208,53 @@ def test_a_failing_or_unreachable_server_gets_one_request(
     assert "cannot connect" in error
     assert "is the API server of context 'x' of kubeconfig" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "-v=9"],
+        ["list", "--tokne", "t0ken"],
+        ["--tokne", "t0ken", "list"],
+        ["list", "--token=", "t0ken"],
+        ["describe", "x", "-v"],
+        ["submit", "x", "--image", "i", "-v"],
+    ],
+    ids=" ".join,
+)
+def test_a_token_of_the_command_line_is_sent_and_never_printed(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(lambda request: status_answer(401, "Unauthorized")) as server:
+        path = kubeconfig_with_token(server.url, tmp_path)
+        assert cli.main(["--token", "t0ken", "--kubeconfig", path, *arguments]) in (1, 2)
+    shown = capsys.readouterr()
+    assert "t0ken" not in shown.out + shown.err
+    assert {request.headers["authorization"] for request in server.requests} <= {"Bearer t0ken"}
+
+
+def test_verbose_commands_name_each_request_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(pages) as server:
+        flags = ["--kind", "tfjob", "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]
+        assert cli.main(["list", "-v", *flags]) == 0
+        verbose = capsys.readouterr()
+        assert cli.main(["-v=5", "list", *flags]) == 0
+        assert capsys.readouterr() == (verbose.out, "")
+    first, second = verbose.err.splitlines()
+    path = "/apis/kubeflow.org/v1alpha1/namespaces/ns/tfjobs?limit=500"
+    assert re.fullmatch(re.escape(f"GET {server.url}{path} 200 in ") + r"\d+ ms", first)
+    assert f"{path}&continue=more 200 in " in second
+
+
+def test_a_request_ends_after_the_time_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    may_end = threading.Event()
+    with HttpServer(lambda request: Answer(size=9, hold=may_end)) as server:
+        path = kubeconfig_with_token(server.url, tmp_path)
+        assert cli.main(["list", "--request-timeout=200ms", "--kubeconfig", path]) == 1
+        may_end.set()
+    assert "no answer in time" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_seen_enough_is_no_error_worth_a_word(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, status_answer
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.session import Session
 
 THROTTLED = status_answer(429, "TooManyRequests", Retry_After="0")
@@ -61,6 +62,10 @@ def test_nothing_else_is_sent_again(answer: Answer, tmp_path: Path) -> None:
 def test_commands_in_messages_act_on_the_cluster_of_the_command_line(text: str, aimed: str) -> None:
     """One of them deletes a job: pasted without the context, it would act on another cluster."""
     assert Session(Namespace(kubeconfig="", context="my cluster")).aimed(text) == aimed
-    both = Namespace(kubeconfig="/k", context="c")
-    assert Session(both).aimed("kubectl get pods") == "kubectl get --kubeconfig=/k --context=c pods"
+    flags = ["--kubeconfig=/k", "--context=c", "-s", "https://a", "--as=b", "--as-group=d", "--as-group=e f"]
+    given = parse([*flags, "list", "--token=s3cret", "--request-timeout=5s", "-v", "--insecure-skip-tls-verify"])
+    assert Session(given).aimed("kubectl get pods") == (
+        "kubectl get --kubeconfig=/k --context=c --server=https://a --insecure-skip-tls-verify --as=b "
+        "--as-group=d --as-group='e f' pods"
+    )
     assert Session(Namespace(kubeconfig="", context="")).aimed(text) == text

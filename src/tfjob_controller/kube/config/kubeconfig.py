@@ -14,9 +14,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import urllib3
@@ -31,6 +32,13 @@ from tfjob_controller.kube.config.credentials import (
     exec_plugin,
     reason_of,
     token_file,
+)
+from tfjob_controller.kube.config.overrides import (
+    NO_IMPERSONATION,
+    NO_OVERRIDES,
+    ConfigOverrides,
+    Impersonation,
+    impersonation_of,
 )
 from tfjob_controller.kube.config.plainconfig import read_plain
 from tfjob_controller.kube.config.server import ServerConfig
@@ -62,6 +70,7 @@ class Config:
     namespace: str
     origin: str
     credentials: Credentials = field(repr=False)
+    impersonation: Impersonation = NO_IMPERSONATION
 
     @property
     def host(self) -> str:
@@ -80,28 +89,32 @@ class Config:
         return self.host if self.server.proxy and url.scheme == "http" else url.path
 
 
-def find_config(kubeconfig: str | None = None, context: str | None = None) -> Config:
+def find_config(
+    kubeconfig: str | None = None, context: str | None = None, overrides: ConfigOverrides = NO_OVERRIDES
+) -> Config:
     """As `load_config`, but without the Kubernetes client if the configuration does not need it."""
-    return load_plain_config(kubeconfig, context) or load_config(kubeconfig, context)
+    return load_plain_config(kubeconfig, context, overrides) or load_config(kubeconfig, context, overrides)
 
 
-def load_config(kubeconfig: str | None = None, context: str | None = None, *, clock: Clock | None = None) -> Config:
+def load_config(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    overrides: ConfigOverrides = NO_OVERRIDES,
+    *,
+    clock: Clock | None = None,
+) -> Config:
     """Find and read the configuration, or raise `KubeconfigError`.
 
     An exec plugin runs once here, so that a broken one is found at the start.
     """
     clock = clock or RealClock()
     paths = kubeconfig or os.environ.get("KUBECONFIG", "")
-    if (
-        not paths
-        and context is None
-        and "KUBERNETES_SERVICE_HOST" in os.environ
-        and (SERVICE_ACCOUNT / "token").exists()
-    ):
-        return _in_cluster(clock)
+    overrides.impersonation.headers()  # raises if it is invalid
+    if not (paths or context or overrides.cluster or overrides.user) and _is_pod():
+        return _in_cluster(clock, overrides)
     paths = paths or DEFAULT_KUBECONFIG
     try:
-        return _from_kubeconfig(paths, context, clock)
+        return _from_kubeconfig(paths, context, clock, overrides)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         # The message of such an error may contain a token.
         raise KubeconfigError(
@@ -109,20 +122,41 @@ def load_config(kubeconfig: str | None = None, context: str | None = None, *, cl
         ) from None
 
 
-def load_plain_config(kubeconfig: str | None = None, context: str | None = None) -> Config | None:
+def load_plain_config(
+    kubeconfig: str | None = None, context: str | None = None, overrides: ConfigOverrides = NO_OVERRIDES
+) -> Config | None:
     """The configuration if it can be read without the Kubernetes client, else None."""
     paths = kubeconfig or os.environ.get("KUBECONFIG", "")
     if not paths and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         return None
-    found = read_plain(paths or os.path.expanduser(DEFAULT_KUBECONFIG), context)
+    path = paths or os.path.expanduser(DEFAULT_KUBECONFIG)
+    has_none = bool(overrides.server) and not kubeconfig and os.pathsep not in path and not os.path.exists(path)
+    found = read_plain("" if has_none else path, context, overrides)
     if found is None:
         return None
-    origin = f"context {found.context!r} of kubeconfig {paths or DEFAULT_KUBECONFIG}"
+    origin = _origin(found.context, f"kubeconfig {paths or DEFAULT_KUBECONFIG}", overrides)
     credentials = Credentials(found.source, RealClock())
-    return Config(found.server, found.namespace or DEFAULT_NAMESPACE, origin, credentials)
+    return Config(found.server, found.namespace or DEFAULT_NAMESPACE, origin, credentials, found.impersonation)
 
 
-def _in_cluster(clock: Clock) -> Config:
+def _is_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ and (SERVICE_ACCOUNT / "token").exists()
+
+
+def _token_source(overrides: ConfigOverrides) -> CredentialSource | None:
+    if not overrides.token:
+        return None
+    given = AuthInfo(bearer_header(overrides.token, "--token"))
+    return lambda: given
+
+
+def _origin(context: str, file: str, overrides: ConfigOverrides) -> str:
+    if overrides.server:
+        return f"--server {overrides.server}"
+    return f"cluster {overrides.cluster!r} of {file}" if overrides.cluster else f"context {context!r} of {file}"
+
+
+def _in_cluster(clock: Clock, overrides: ConfigOverrides) -> Config:
     from kubernetes.client.configuration import Configuration
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.incluster_config import InClusterConfigLoader
@@ -136,10 +170,15 @@ def _in_cluster(clock: Clock) -> Config:
     settings.api_key = {}
     namespace_file = SERVICE_ACCOUNT / "namespace"
     namespace = namespace_file.read_text("utf-8").strip() if namespace_file.exists() else DEFAULT_NAMESPACE
-    return _finish(settings, namespace, "the pod's service account", token_file(token_path), clock)
+    source, origin = _token_source(overrides) or token_file(token_path), "the pod's service account"
+    if overrides.server:
+        settings.host, origin = overrides.server, f"--server {overrides.server}"
+    if overrides.authority_file or overrides.skips_verification:
+        settings.ssl_ca_cert, settings.verify_ssl = overrides.authority_file, not overrides.skips_verification
+    return _finish(settings, namespace, origin, source, clock, overrides.impersonation)
 
 
-def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
+def _from_kubeconfig(paths: str, context: str | None, clock: Clock, overrides: ConfigOverrides) -> Config:
     origin = f"kubeconfig {paths}"
     merger = _read(paths)
     merged: ConfigNode = merger.config
@@ -148,26 +187,34 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Config:
         raise KubeconfigError(
             f"{origin} has no current context: give one of {_names(merged, 'contexts')} with --context"
         )
-    chosen = _entry(merged, "contexts", name, origin).value
-    cluster = _entry(merged, "clusters", chosen.get("cluster", ""), origin)
+    chosen = _overridden(merged, "contexts", name, origin, overrides.context_entry).value
+    cluster = _overridden(merged, "clusters", chosen.get("cluster", ""), origin, overrides.cluster_entry)
     if not cluster.value.get("server"):
         raise KubeconfigError(f"{origin}: cluster {chosen.get('cluster')!r} has no server: add its URL")
     if "@" in urlsplit(str(cluster.value["server"])).netloc:
         raise KubeconfigError(
             f"{origin}: a name or password in the server's URL is not used: give it to the user entry"
         )
-    user = _entry(merged, "users", chosen["user"], origin) if chosen.get("user") else None
-    if user and "as" in user.value:
-        # The client would ignore it, and the user would have more permissions than intended.
-        raise KubeconfigError(f"{origin}: user {chosen['user']!r} acts as another (`as`), which is not supported here")
-    source = _own_source(user, cluster, clock) if user else None
+    name_of_user = chosen.get("user")
+    user = _overridden(merged, "users", name_of_user, origin, overrides.user_entry) if name_of_user else None
+    if user and "as-user-extra" in user.value:
+        # Without it, the user could have more permissions than intended.
+        raise KubeconfigError(
+            f"{origin}: user {name_of_user!r} acts as another with `as-user-extra`, which is not supported here"
+        )
+    source = _token_source(overrides) or (_own_source(user, cluster, clock) if user else None)
     settings = _library_settings(merger, name, origin, persist=source is None)
     if not cluster.value.get("proxy-url") and _is_loopback(settings.host):
         settings.proxy = None  # as in Go, a proxy from the environment is never used for this machine
     settings.proxy_headers = _proxy_headers(settings.proxy)
-    origin = f"context {name!r} of {origin}"
+    namespace = str(chosen.get("namespace") or DEFAULT_NAMESPACE)
     return _finish(
-        settings, str(chosen.get("namespace") or DEFAULT_NAMESPACE), origin, source or _library_source(settings), clock
+        settings,
+        namespace,
+        _origin(name, origin, overrides),
+        source or _library_source(settings),
+        clock,
+        impersonation_of(overrides.user_entry(user.value if user else {})),
     )
 
 
@@ -201,6 +248,27 @@ def _entry(merged: ConfigNode, kind: str, name: str, origin: str) -> ConfigNode:
         if node.value.get("name") == name and isinstance(node.value.get(singular), dict):
             return ConfigNode(f"{kind}/{name}", node.value[singular], node.path)
     raise KubeconfigError(f"{origin} has no {singular} {name!r}: it has {_names(merged, kind)}")
+
+
+def _overridden(
+    merged: ConfigNode,
+    kind: str,
+    name: str,
+    origin: str,
+    change: Callable[[Mapping[str, Any]], dict[str, Any]],
+) -> ConfigNode:
+    """As `_entry`, after a change that the client will read too.
+
+    The changed entry is a copy: the client saves the tokens that it refreshes with everything else in the file.
+    """
+    before = _entry(merged, kind, name, origin)
+    after = change(before.value)
+    if after == before.value:
+        return before
+    for node in merged.value[kind]:
+        if node.value.get("name") == name:
+            node.value = {**node.value, kind[:-1]: after}
+    return _entry(merged, kind, name, origin)
 
 
 def _names(merged: ConfigNode, kind: str) -> str:
@@ -293,10 +361,18 @@ def _is_loopback(host: str) -> bool:
         return name == "localhost"
 
 
-def _finish(settings: Configuration, namespace: str, origin: str, source: CredentialSource, clock: Clock) -> Config:
+def _finish(
+    settings: Configuration,
+    namespace: str,
+    origin: str,
+    source: CredentialSource,
+    clock: Clock,
+    impersonation: Impersonation,
+) -> Config:
+    impersonation.headers()  # raises if it is invalid
     credentials = Credentials(source, clock)
     _check_files(settings, credentials, origin)
-    return Config(_server(settings, origin), namespace, origin, credentials)
+    return Config(_server(settings, origin), namespace, origin, credentials, impersonation)
 
 
 def _server(settings: Configuration, origin: str) -> ServerConfig:

@@ -3,9 +3,10 @@
 Importing that client takes 0.3 s of CPU and 25 MB. They would come on top of the 0.4 s of `kubectl tfjob list` as a
 whole, and of the 0.5 s and 43 MB of the controller's start (docs/testing.md).
 
-It reads a single file whose server is not behind a proxy and whose user has a token or a client certificate. For
-anything else (a credential plugin, OIDC, a password, several files), and for anything invalid, it returns None and
-`kubeconfig.py` takes over, which knows how to report errors. A test holds both readers to the same result.
+It reads a single file, or none if the caller names a server, whose server is not behind a proxy and whose user has a
+token or a client certificate. For anything else (a credential plugin, OIDC, a password, several files), and for
+anything invalid, it returns None and `kubeconfig.py` takes over, which knows how to report errors. A test holds both
+readers to the same result.
 Source: client-go tools/clientcmd; kubernetes client config/kube_config.py.
 """
 
@@ -31,12 +32,20 @@ from tfjob_controller.kube.config.credentials import (
     KubeconfigError,
     bearer_header,
 )
+from tfjob_controller.kube.config.overrides import (
+    IMPERSONATION_FIELDS,
+    NO_OVERRIDES,
+    ConfigOverrides,
+    Impersonation,
+    impersonation_of,
+)
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.util.yamlengine import safe_loader
 
 _CLUSTER_FIELDS = {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"}
 _CLUSTER_FIELDS |= {"tls-server-name", "extensions"}
 _USER_FIELDS = {"token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
+_USER_FIELDS |= set(IMPERSONATION_FIELDS)
 # Each level of nesting begins with one of these.
 _LEVELS = re.compile(rb"[\[{]|[-?]\s")
 _MAX_LEVELS = 10_000
@@ -45,12 +54,13 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 @dataclass(frozen=True, slots=True)
 class PlainConfig:
-    """One context of a kubeconfig; `namespace` may be empty."""
+    """One context of a kubeconfig, which has no name if there is none; `namespace` may be empty."""
 
     context: str
     namespace: str
     server: ServerConfig
     source: CredentialSource
+    impersonation: Impersonation
 
 
 class _NotPlainError(Exception):
@@ -73,26 +83,41 @@ def load_yaml(data: bytes) -> Any:
         raise yaml.YAMLError("a value is not of its type") from None
 
 
-def read_plain(path: str, context: str | None) -> PlainConfig | None:
-    """The context, or None if the kubeconfig needs the other reader or is invalid."""
+def read_plain(path: str, context: str | None, overrides: ConfigOverrides = NO_OVERRIDES) -> PlainConfig | None:
+    """The context, or None if the kubeconfig needs the other reader or is invalid. An empty path is no kubeconfig."""
     try:
         if os.pathsep in path:
             return None
+        if not path:
+            return _read({}, context, "", overrides)
         with open(path, "rb") as file:
-            return _read(load_yaml(file.read()), context, os.path.dirname(os.path.abspath(path)))
+            return _read(load_yaml(file.read()), context, os.path.dirname(os.path.abspath(path)), overrides)
     except (_NotPlainError, KubeconfigError, OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _read(config: Mapping[str, Any], context: str | None, folder: str) -> PlainConfig:
-    name = context or config["current-context"]
-    chosen = _entry(config, "contexts", "context", name)
-    cluster = _entry(config, "clusters", "cluster", chosen["cluster"])
-    user = _entry(config, "users", "user", chosen["user"])
+def _read(config: Mapping[str, Any], context: str | None, folder: str, overrides: ConfigOverrides) -> PlainConfig:
+    name = context or config.get("current-context") or ""
+    if not name and not overrides.server:
+        raise _NotPlainError
+    chosen = overrides.context_entry(_entry(config, "contexts", "context", name) if name else {})
+    cluster = overrides.cluster_entry(_named(config, "clusters", "cluster", chosen, optional=bool(overrides.server)))
+    is_optional = not name or bool(overrides.token)
+    user = overrides.user_entry(_named(config, "users", "user", chosen, optional=is_optional))
     if set(cluster) - _CLUSTER_FIELDS or set(user) - _USER_FIELDS or not all(isinstance(each, str) for each in user):
         raise _NotPlainError
+    impersonation = impersonation_of(user)
+    impersonation.headers()  # raises if it is invalid
     server = _server(cluster, folder)
-    return PlainConfig(str(name), str(chosen.get("namespace") or ""), server, _source(user, folder, server))
+    namespace = str(chosen.get("namespace") or "")
+    return PlainConfig(str(name), namespace, server, _source(user, folder, server), impersonation)
+
+
+def _named(
+    config: Mapping[str, Any], plural: str, singular: str, context: Mapping[str, Any], *, optional: bool
+) -> Mapping[str, Any]:
+    """The cluster or user of the context."""
+    return {} if optional and singular not in context else _entry(config, plural, singular, context[singular])
 
 
 def _entry(config: Mapping[str, Any], plural: str, singular: str, name: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ import io
 import re
 import socket
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
@@ -129,17 +129,28 @@ def exchange(
             pool.release(connection, is_reusable=parser.is_reusable)
 
 
-def encode_request(host: str, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-    """The bytes of a request; `host` is the header's value. Raises ValueError for an invalid header value."""
+def encode_request(
+    host: str,
+    method: str,
+    target: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    repeatable: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """The bytes of a request; `host` is the header's value. Raises ValueError for an invalid header value.
+
+    `repeatable` is further lines of the header, with names that may occur more than once.
+    """
     fields = {"Host": host, **headers}
     if body is not None or method != "GET":
         fields["Content-Length"] = str(len(body or b""))
-    for name, value in fields.items():
+    pairs = [*fields.items(), *repeatable]
+    for name, value in pairs:
         if "\n" in value or "\r" in value:
             raise ValueError(f"the value of the header {name} has more than one line")
     if not _PLAIN.fullmatch(target):
         target = quote(target, safe=_UNESCAPED + "%" * (re.search(r"%(?![0-9A-Fa-f]{2})", target) is None))
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs), "", ""]
     return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
 

@@ -69,8 +69,9 @@ class Connector:
         if authorization is not None:
             headers["Authorization"] = authorization
         target = f"{self._config.request_prefix}{path}?{urlencode(query)}"
+        acting = self._config.impersonation.headers()
         try:
-            opened, receive_into = self._sent(encode_request(self._host, "GET", target, None, headers))
+            opened, receive_into = self._sent(encode_request(self._host, "GET", target, None, headers, acting))
         except OSError as error:
             self.count("<error>", begin)
             raise self.broken(error) from error

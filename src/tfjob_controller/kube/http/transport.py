@@ -18,7 +18,8 @@ delays. A request that is not repeatable and got no response is never sent twice
 caller can find out. After a 401 the call is repeated once if other credentials are available.
 
 Requests of a sync carry its id (`trace.py`). If `verbose`, each attempt is a debug line with verb, path, code,
-`duration_seconds` and `audit_id`, which finds it in the API server's audit log.
+`duration_seconds` and `audit_id`, which finds it in the API server's audit log. `on_attempt` is called with verb,
+target, code and seconds of each attempt.
 
 Every failure is an `ApiError`. No message, repr or log line contains other headers.
 Source: client-go rest/request.go (checkWait, at most 10 retries), rest/with_retry.go, rest/transport.go; apiserver
@@ -30,7 +31,7 @@ from __future__ import annotations
 import platform
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -135,6 +136,7 @@ class Transport:
         clock: Clock | None = None,
         observer: TransportObserver | None = None,
         verbose: bool = False,
+        on_attempt: Callable[[str, str, str, float], None] | None = None,
         max_response_bytes: int = 0,
     ) -> None:
         self._clock = clock or RealClock()
@@ -145,6 +147,7 @@ class Transport:
         self._flow = FlowControl(qps, burst, self._clock)
         self._observer: TransportObserver = observer or _Unobserved()
         self._verbose = verbose
+        self._on_attempt = on_attempt
         self._max_bytes = max_response_bytes
         self._lock = threading.Lock()
         self._pools = _Pools(config, pool_size)
@@ -154,6 +157,7 @@ class Transport:
         url = urlsplit(config.host)
         self._host = url.netloc
         self._prefix = config.request_prefix
+        self._acting = config.impersonation.headers()
 
     def request(
         self,
@@ -262,7 +266,7 @@ class Transport:
         begin = self._clock.monotonic()
         code = "<error>"
         try:
-            request = encode_request(self._host, call.method, call.target, call.body, call.headers)
+            request = encode_request(self._host, call.method, call.target, call.body, call.headers, self._acting)
             response = exchange(
                 self._pool_for(call, is_stream), request, seconds, is_stream=is_stream, max_bytes=self._max_bytes
             )
@@ -280,6 +284,8 @@ class Transport:
 
     def _tell(self, call: _Call, code: str, seconds: float) -> None:
         self._observer.request_finished(call.method, self._host, code, seconds)
+        if self._on_attempt is not None:
+            self._on_attempt(call.method, call.target, code, seconds)
         if self._verbose:
             sent = {"audit_id": call.headers.get(trace.AUDIT_ID_HEADER, "")}
             log.debug("request", verb=call.method, path=call.target, code=code, duration_seconds=seconds, **sent)

@@ -16,6 +16,7 @@ from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.config import kubeconfig as kubeconfig_module
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import find_config, load_config
+from tfjob_controller.kube.config.overrides import ConfigOverrides
 
 TOKEN = "s3cr3t-t0ken"
 SERVER = "https://cluster.test:6443"
@@ -220,7 +221,10 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("user", "cluster", "words"),
         [
-            pytest.param({"token": "x", "as": "somebody"}, {}, "user 'u' acts as another (`as`), which", id="another"),
+            pytest.param(
+                {"token": "x", "as": "a", "as-user-extra": {"b": ["c"]}}, {}, "with `as-user-extra`, which", id="extra"
+            ),
+            pytest.param({"as-groups": ["a"]}, {}, "needs a user: name it with --as", id="a group without a user"),
             pytest.param({"exec": {"command": "x"}}, {}, "exec needs a command and an apiVersion", id="no version"),
             pytest.param({}, {"server": ""}, "cluster 'c' has no server", id="no server"),
             pytest.param({}, {"server": f"https://me:{TOKEN}@c.test"}, "a name or password in the server's", id="URL"),
@@ -281,3 +285,17 @@ def test_a_malformed_kubeconfig_is_one_error_and_does_not_end_the_process(tmp_pa
     path.write_bytes(content)
     with pytest.raises(KubeconfigError, match="kubeconfig"):
         find_config(str(path))
+
+
+def test_overrides_are_never_saved_with_the_tokens_that_the_client_refreshes(tmp_path: Path) -> None:
+    """The client writes the whole file when it has refreshed an OIDC token."""
+    from kubernetes.config.kube_config import KubeConfigMerger
+
+    from tfjob_controller.kube.config.kubeconfig import _overridden
+
+    path = write(tmp_path / "k")
+    merger = KubeConfigMerger(path)
+    overrides = ConfigOverrides(server="https://other.test")
+    changed = _overridden(merger.config, "clusters", "c", "", overrides.cluster_entry)
+    assert changed.value["server"] == "https://other.test"
+    assert merger.config_files == merger.config_saved

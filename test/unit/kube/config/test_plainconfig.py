@@ -11,7 +11,8 @@ import pytest
 
 from helpers.barekubeconfig import write_kubeconfig
 from tfjob_controller.kube.config.credentials import KubeconfigError
-from tfjob_controller.kube.config.kubeconfig import find_config, load_config, load_plain_config
+from tfjob_controller.kube.config.kubeconfig import Config, find_config, load_config, load_plain_config
+from tfjob_controller.kube.config.overrides import ConfigOverrides, Impersonation
 from tfjob_controller.kube.config.server import ServerConfig
 
 SERVER = "https://cluster.test:6443/path"
@@ -48,6 +49,7 @@ TOKEN = {"token": "s3cret"}
         pytest.param(TOKEN, {"certificate-authority-data": "CERT DATA"}, id="authority"),
         pytest.param(TOKEN, {"insecure-skip-tls-verify": True}, id="not verified"),
         pytest.param(TOKEN, {"tls-server-name": "other.test"}, id="another name"),
+        pytest.param(TOKEN | {"as": "a", "as-uid": "7", "as-groups": ["b", "c"]}, {}, id="somebody else"),
         pytest.param({"client-certificate": "CERT", "client-key": "KEY"}, {}, id="certificate in files"),
         pytest.param({"client-certificate-data": "CERT DATA", "client-key-data": "KEY DATA"}, {}, id="certificate"),
         pytest.param({}, {"server": "http://127.0.0.1:8080"}, id="nobody"),
@@ -57,8 +59,12 @@ def test_what_is_plain_means_the_same(
     user: dict[str, Any], cluster: dict[str, Any], certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:
     path = write(tmp_path, filled(user, certificate), filled(cluster, certificate), namespace="team")
-    plain, full = load_plain_config(path), load_config(path)
+    assert_same(load_plain_config(path), load_config(path))
+
+
+def assert_same(plain: Config | None, full: Config) -> None:
     assert plain is not None
+    assert plain.impersonation == full.impersonation
     assert (plain.host, plain.namespace, plain.origin) == (full.host, full.namespace, full.origin)
     assert plain.credentials.authorization() == full.credentials.authorization()
     ours, theirs = plain.server, full.server
@@ -89,7 +95,7 @@ def authority(server: ServerConfig) -> str:
         pytest.param(TOKEN, {"proxy-url": "http://proxy.test"}, id="proxy"),
         pytest.param(TOKEN, {"server": ""}, id="no server"),
         pytest.param(TOKEN, {"server": "https://u:p@cluster.test"}, id="password in the URL"),
-        pytest.param(TOKEN | {"as": "somebody"}, {}, id="somebody else"),
+        pytest.param(TOKEN | {"as": "a", "as-user-extra": {"b": ["c"]}}, {}, id="extra"),
     ],
 )
 def test_what_is_less_plain_or_wrong_is_left_to_the_client(
@@ -125,3 +131,48 @@ def test_a_renewed_authority_is_seen_by_the_next_connection_if_it_stands_in_a_fi
 def test_what_is_wrong_is_said_as_the_client_would_have_it(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="no context 'nobody'"):
         find_config(write(tmp_path, TOKEN, {}), "nobody")
+
+
+TLS_NAME = {"tls-server-name": "other.test"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "differs"),
+    [
+        pytest.param({"server": "https://other.test:1"}, {"url": "https://other.test:1", "name": ""}, id="server"),
+        pytest.param({"skips_verification": True}, {"verifies": False, "authority_file": ""}, id="insecure"),
+        pytest.param({"authority_file": "CERT"}, {"verifies": True, "authority_file": "CERT"}, id="authority"),
+        pytest.param({"impersonation": Impersonation("a", "7", ("b",))}, {}, id="impersonation"),
+    ],
+)
+def test_overrides_replace_fields_of_the_kubeconfig_in_both_readers(
+    overrides: dict[str, Any], differs: dict[str, Any], certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = write(tmp_path, TOKEN, filled({"certificate-authority": "CERT", **TLS_NAME}, certificate))
+    given = ConfigOverrides(**filled(overrides, certificate))
+    plain, full = load_plain_config(path, None, given), load_config(path, None, given)
+    assert_same(plain, full)
+    assert {name: getattr(full.server, name) for name in differs} == filled(differs, certificate)
+    assert full.impersonation == given.impersonation
+
+
+def test_a_token_replaces_a_client_certificate_which_a_server_would_prefer(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = write(tmp_path, filled({"client-certificate": "CERT", "client-key": "KEY"}, certificate), {})
+    given = ConfigOverrides(token="t0ken")
+    assert_same(load_plain_config(path, None, given), full := load_config(path, None, given))
+    assert (full.certificate, full.credentials.authorization()) == (None, "Bearer t0ken")
+    assert "t0ken" not in repr(given) + repr(full)
+
+
+def test_a_server_needs_no_kubeconfig_and_a_cluster_and_a_user_no_other_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = find_config(None, None, ConfigOverrides(server="https://other.test", token="t0ken"))
+    assert (config.host, config.credentials.authorization()) == ("https://other.test", "Bearer t0ken")
+    with pytest.raises(KubeconfigError, match=r"has no cluster 'd': it has c"):
+        find_config(write(tmp_path, TOKEN, {}), None, ConfigOverrides(cluster="d"))
+    with pytest.raises(KubeconfigError, match=r"has no user 'v': it has u"):
+        find_config(write(tmp_path, TOKEN, {}), None, ConfigOverrides(user="v"))

@@ -17,6 +17,8 @@ import pytest
 
 from helpers.apiconfig import config_for
 from helpers.poll import eventually
+from tfjob_controller.kube.config.credentials import KubeconfigError
+from tfjob_controller.kube.config.overrides import Impersonation
 from tfjob_controller.kube.http import exchange as exchange_module
 from tfjob_controller.kube.http.connectionpool import ConnectionPool
 from tfjob_controller.kube.http.exchange import (
@@ -242,6 +244,19 @@ def test_a_header_of_two_lines_is_never_sent(serve: Serve) -> None:
 )
 def test_characters_that_no_target_may_have_are_escaped(target: str, sent: str) -> None:
     assert encode_request("x", "GET", target, None, {}).split(b"\r\n")[0] == f"GET {sent} HTTP/1.1".encode()
+
+
+def test_a_header_may_have_several_lines_as_that_of_impersonated_groups() -> None:
+    acting = Impersonation("bé", "7", ("a", "b")).headers()
+    lines = encode_request("x", "GET", "/", None, {"Accept": "*/*"}, acting).split(b"\r\n")
+    assert lines[3:-2] == [
+        "Impersonate-User: bé".encode(),
+        b"Impersonate-Uid: 7",
+        b"Impersonate-Group: a",
+        b"Impersonate-Group: b",
+    ]
+    with pytest.raises(KubeconfigError, match="a character that no header may have"):
+        Impersonation("a\r\nAuthorization: b").headers()
 
 
 LONG = b"x" * 100_000
