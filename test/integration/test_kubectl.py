@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -114,7 +117,9 @@ def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> N
 @pytest.fixture
 def pair_of(playground: Playground, api: Api, namespace: str) -> str:
     """A namespace that no controller looks at, with a job of each kind, both called twin, and one of its own."""
-    api.create(TFJOBS.path(namespace), tfjob(master(), name="twin"))
+    labelled = tfjob(master(), name="twin")
+    labelled["metadata"]["labels"] = {"team": "vision"}
+    api.create(TFJOBS.path(namespace), labelled)
     api.create(TFJOBS.path(namespace), tfjob(master(), name="only-tf"))
     api.create(TRAINJOBS.path(namespace), trainjob("twin", 2))
     api.create(TRAINJOBS.path(namespace), trainjob("only-train", 2))
@@ -133,6 +138,84 @@ def test_a_list_shows_both_kinds_and_says_which_is_which(plugin: Run, pair_of: s
         ["TrainJob", "only-train"],
         ["TrainJob", "twin"],
     ]
+
+
+def names_of(out: str) -> list[str]:
+    return [line.split()[1] for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (["only-tf", "twin"], ["only-tf", "twin", "twin"]),
+        (["tfjob/twin", "only-train"], ["twin", "only-train"]),
+        (["--field-selector", "metadata.name!=twin"], ["only-tf", "only-train"]),
+        (["--sort-by", "name"], ["only-tf", "only-train", "twin", "twin"]),
+        (["--sort-by", ".spec.numNodes"], ["only-train", "twin", "only-tf", "twin"]),
+        (["--sort-by", "{.metadata.labels.team}"], ["twin", "only-tf", "only-train", "twin"]),
+        (["--sort-by=.metadata.name", "-o", "wide"], ["only-tf", "only-train", "twin", "twin"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_list_is_narrowed_and_sorted(plugin: Run, pair_of: str, flags: list[str], names: list[str]) -> None:
+    code, out, error = plugin("list", "-n", pair_of, "--no-headers", *flags)
+    assert (code, names_of(out), error) == (0, names, "")
+
+
+def test_objects_are_sorted_by_a_field_and_not_by_a_column(plugin: Run, pair_of: str) -> None:
+    code, out, _ = plugin("list", "-n", pair_of, "--sort-by=.metadata.name", "-o", "json")
+    assert code == 0
+    listed = [item["metadata"]["name"] for item in json.loads(out)["items"]]
+    assert listed == ["only-tf", "only-train", "twin", "twin"]
+    for flags, words in (
+        (["--sort-by=age", "-o", "json"], "--sort-by age: objects have no columns: name a field such as .metadata"),
+        (["--sort-by=ag"], "--sort-by: there is no column 'ag': name one of name, phase"),
+        (["--sort-by=.spec.nothing"], "--sort-by: no job has the field .spec.nothing"),
+        (["--sort-by={.items[0].a}"], "--sort-by: '{.items[0].a}' is not supported: name a field such as .metadata"),
+    ):
+        code, out, error = plugin("list", "-n", pair_of, *flags)
+        assert (code, out, error.count("\n")) == (2, "", 1)
+        assert words in error
+
+
+def test_labels_are_a_column_and_a_missing_name_is_an_error_beside_the_others(plugin: Run, pair_of: str) -> None:
+    code, out, error = plugin("list", "-n", pair_of, "twin", "nobody", "--show-labels")
+    header, first, second = out.splitlines()
+    assert (header.split()[-1], first.split()[-1], second.split()[-1]) == ("LABELS", "team=vision", "-")
+    assert code == 1
+    assert error.startswith(f"kubectl tfjob: there is no job nobody in namespace {pair_of}: `kubectl tfjob list --kube")
+
+
+@pytest.mark.parametrize(
+    ("flags", "out"),
+    [
+        (["-o", "jsonpath={.items[*].metadata.name}", "-l", "team"], "twin"),
+        (
+            ["--kind=tfjob", "-o=custom-columns=N:.metadata.name", "--no-headers", "--sort-by=.metadata.name"],
+            "only-tf\ntwin",
+        ),
+        (["twin", "--kind=trainjob", "-o", "go-template={{.spec.numNodes}}"], "2"),
+    ],
+)
+def test_for_formats_of_kubectl_the_message_has_the_command_that_prints_them(
+    plugin: Run, pair_of: str, flags: list[str], out: str
+) -> None:
+    code, nothing, error = plugin("list", "-n", pair_of, *flags)
+    assert (code, nothing) == (2, "")
+    command = re.search(r"is a format of kubectl get: run `kubectl (.*)`$", error)
+    assert command is not None, error
+    kubectl = [str(binaries.ensure("kubectl")), *shlex.split(command[1])]
+    printed = subprocess.run(kubectl, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert printed.strip() == out
+
+
+def test_a_user_and_its_groups_are_impersonated(plugin: Run, pair_of: str) -> None:
+    """The second group is the one that has the right: each group is a line of its own."""
+    code, _, error = plugin("list", "-n", pair_of, "--as", "bob", "--as-uid", "7", "--as-group=one")
+    assert code == 1
+    assert 'User "bob" cannot list resource "tfjobs"' in error
+    code, out, error = plugin("list", "-n", pair_of, "--as", "bob", "--as-group=one", "--as-group=system:masters")
+    assert (code, len(out.splitlines()), error) == (0, 5, "")
 
 
 def test_a_name_that_two_jobs_have_needs_its_kind(plugin: Run, pair_of: str) -> None:

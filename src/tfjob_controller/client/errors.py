@@ -89,6 +89,8 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
 
 def _role(message: str) -> str:
     """A refusal by RBAC names a verb; the message of a quota or an admission policy already explains the refusal."""
+    if " cannot impersonate " in message:
+        return "ask an administrator for the right to act as that user"
     if match := _OF_CLUSTER.search(message):
         verb, resource = match[1], match[2].partition("/")[0]
         role = _READ_BY.get(resource, "") if verb in _READS else ""
@@ -96,10 +98,7 @@ def _role(message: str) -> str:
     _, cannot, rest = message.partition(" cannot ")
     if not cannot and " is forbidden: " in message:
         return ""
-    verb = rest.split(" ")[0]
-    if verb == "impersonate":
-        return "ask an administrator for the right to act as that user"
-    return role_remedy(not cannot or verb in _READS, "that namespace")
+    return role_remedy(not cannot or rest.split(" ")[0] in _READS, "that namespace")
 
 
 def role_remedy(reads: bool, where: str = "") -> str:

@@ -238,7 +238,7 @@ def watch_rows(
     that happened in between are not visible. Raises `ApiError` for a permanent failure.
     """
     path = reader.kind.resource.path(reader.namespace)
-    selector = {"labelSelector": reader.label_selector} if reader.label_selector else {}
+    selector = reader.selectors
     notified = ""
 
     def open_stream(query: dict[str, str], timeout_seconds: float) -> LineStream:

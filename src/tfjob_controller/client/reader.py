@@ -46,9 +46,11 @@ class TableColumn(msgspec.Struct, frozen=True):
 
 
 class RowObject(msgspec.Struct, frozen=True):
-    """The object of a row (PartialObjectMetadata)."""
+    """The object of a row: its metadata, and the rest if the request asks for objects."""
 
     metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+    status: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class TableRow(msgspec.Struct, frozen=True):
@@ -168,14 +170,19 @@ class Connection:
 class Reader:
     """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`.
 
-    `label_selector` narrows lists of jobs.
+    `label_selector` and `field_selector` narrow lists of jobs.
     """
 
     def __init__(
-        self, requester: Requester, namespace: str, kind: ClientKind = TFJOB, label_selector: str = ""
+        self,
+        requester: Requester,
+        namespace: str,
+        kind: ClientKind = TFJOB,
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> None:
         self.namespace = namespace
-        self.label_selector = label_selector
+        self._selectors = (label_selector, field_selector)
         self.kind = kind
         self._requester = requester
         self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
@@ -183,9 +190,15 @@ class Reader:
         self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
         self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
 
-    def tables(self) -> Iterator[TablePage]:
-        """The jobs page by page, as the server prints them."""
-        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": self.label_selector} if self.label_selector else {})
+    @property
+    def selectors(self) -> dict[str, str]:
+        """The selectors as parameters of a query."""
+        names = ("labelSelector", "fieldSelector")
+        return {name: value for name, value in zip(names, self._selectors, strict=True) if value}
+
+    def tables(self, *, with_objects: bool = False) -> Iterator[TablePage]:
+        """The jobs page by page, as the server prints them; without `with_objects` only with their metadata."""
+        query = {"limit": str(PAGE_SIZE), **self.selectors} | ({"includeObject": "Object"} if with_objects else {})
         while True:
             path = self.kind.resource.path(self.namespace)
             body = self._requester.request("GET", path, query=query, accept=TABLE, **_PATIENCE)
@@ -196,7 +209,9 @@ class Reader:
 
     def manifests(self) -> list[dict[str, Any]]:
         """The jobs without managedFields."""
-        items = (item for page in self._own.pages(self.namespace, self.label_selector) for item in page.items)
+        labels, fields = self._selectors
+        pages = self._own.pages(self.namespace, labels, field_selector=fields)
+        items = (item for page in pages for item in page.items)
         found = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
         for each in found:
             each["metadata"].pop("managedFields", None)

@@ -126,8 +126,10 @@ class Screen:
                 *TextTable(None, rows).lines(self._width, lambda _, column, text: self._styled_value(text, column))
             )
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self._print(*TextTable(headers, rows).lines(self._width, lambda line, _, text: self._styled_value(text, line)))
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, with_headers: bool = True) -> None:
+        first = 0 if with_headers else 1
+        table = TextTable(headers if with_headers else None, rows)
+        self._print(*table.lines(self._width, lambda line, _, text: self._styled_value(text, line + first)))
 
     def _folded(self, text: str) -> list[str]:
         return fold(one_line(text), self._width) if self._width else [one_line(text)]

@@ -9,11 +9,13 @@ from tfjob_controller.kubectl.argumenttypes import (
     KINDS,
     count_argument,
     duration_argument,
+    job_argument,
     namespace_argument,
     port_argument,
     until_argument,
 )
 from tfjob_controller.kubectl.command import (
+    JOB_HELP,
     JSON,
     NAME,
     TABLE,
@@ -22,6 +24,7 @@ from tfjob_controller.kubectl.command import (
     Command,
     add_all_namespaces,
     add_job,
+    add_no_headers,
     add_output,
     add_timeout,
 )
@@ -30,13 +33,20 @@ _MOST_USED = ", ".join(name.lower() for name in (SUCCEEDED, RUNNING, ENDED, FAIL
 
 
 def _add_list(parser: ArgumentParser) -> None:
+    parser.add_argument("names", metavar="NAME", type=job_argument, nargs="*", help=f"{JOB_HELP}; default: all jobs")
     add_all_namespaces(parser)
     parser.add_argument("--kind", choices=KINDS, default="", help="only jobs of this kind; default: both")
     parser.add_argument(
         "-l", "--selector", default="", metavar="SELECTOR", help="only jobs with these labels, such as a=b"
     )
+    fields = "only jobs with these fields; the API server knows metadata.name and metadata.namespace"
+    parser.add_argument("--field-selector", default="", metavar="SELECTOR", help=fields)
+    order = "a column, such as age, or a field, such as .metadata.name or .status.startTime; jobs without it come last"
+    parser.add_argument("--sort-by", default="", metavar="ORDER", help=order)
+    add_no_headers(parser)
+    parser.add_argument("--show-labels", action="store_true", help="add a column with the labels")
     parser.add_argument("-w", "--watch", action="store_true", help="print a row for every change after the table")
-    add_output(parser, TABLE, WIDE, JSON, YAML, NAME)
+    add_output(parser, TABLE, WIDE, JSON, YAML, NAME, accepts_kubectls=True)
 
 
 def _add_describe(parser: ArgumentParser) -> None:
@@ -98,11 +108,13 @@ def _add_wait(parser: ArgumentParser) -> None:
 
 def _add_queue(parser: ArgumentParser) -> None:
     add_all_namespaces(parser)
+    add_no_headers(parser)
     add_output(parser, TABLE, WIDE, JSON, YAML)
 
 
 def _add_top(parser: ArgumentParser) -> None:
     add_all_namespaces(parser)
+    add_no_headers(parser)
     add_output(parser, TABLE, JSON, YAML)
 
 
@@ -127,6 +139,7 @@ READ_COMMANDS = (
             "kubectl tfjob list -A -o wide",
             "kubectl tfjob list --kind trainjob -o name",
             "kubectl tfjob list -l team=vision --watch",
+            "kubectl tfjob list --sort-by age --show-labels --no-headers",
         ),
     ),
     Command(

@@ -1,180 +1,171 @@
-"""`kubectl tfjob list`: the jobs of several kinds in one table, whose columns the API server chooses and fills."""
+"""`kubectl tfjob list`: the jobs of several kinds as `kubectl get` shows them."""
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
-
-import msgspec
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from tfjob_controller.client.kinds import kinds_named
-from tfjob_controller.client.reader import Reader, TablePage, TableRow
-from tfjob_controller.client.text import TextTable
+from tfjob_controller.client.reader import Reader
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.command import NAME, TABLE, WIDE
-from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
+from tfjob_controller.kubectl.argumenttypes import JobName
+from tfjob_controller.kubectl.command import EXIT_FAILED, NAME, TABLE, WIDE, is_of_kubectl
+from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout, rows_of, sorted_rows
+from tfjob_controller.kubectl.fieldpath import FieldPath, order_of
+from tfjob_controller.kubectl.output import Screen, is_for_programs, print_error, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 from tfjob_controller.util.terminal import print_line
 
-_FoundT = TypeVar("_FoundT")
-
-
-@dataclass(frozen=True, slots=True)
-class JobList:
-    """The jobs of one kind, in pages as the server sends them."""
-
-    kind: ClientKind
-    pages: Sequence[TablePage]
-
-    @property
-    def rows(self) -> list[TableRow]:
-        return [row for page in self.pages for row in page.rows or ()]
-
-    @property
-    def version(self) -> int:
-        """The resourceVersion of the list, from which it can be watched on."""
-        return int(self.pages[0].metadata.resource_version or 0)
-
-    def headers(self, *, wide: bool) -> list[str]:
-        """The columns, without those that the server marks as less important unless `wide`."""
-        return [column.name for column in self.pages[0].column_definitions if wide or column.priority == 0]
-
-    def cells(self, row: TableRow, headers: Sequence[str]) -> list[str]:
-        """The cells below `headers`; empty where this kind has no such column."""
-        names = [column.name for column in self.pages[0].column_definitions]
-        values = dict(zip(names, row.cells, strict=False))
-        return ["" if values.get(name) is None else str(values[name]) for name in headers]
-
-
-def merged_headers(tables: Sequence[JobList], *, wide: bool) -> list[str]:
-    """The columns of all tables; a column that only a later table has precedes the next column that both have."""
-    merged: list[str] = []
-    for table in tables:
-        headers = table.headers(wide=wide)
-        for index, name in enumerate(headers):
-            if name not in merged:
-                merged.insert(_place(merged, headers[index + 1 :]), name)
-    return merged
-
-
-def _place(merged: Sequence[str], following: Sequence[str]) -> int:
-    return next((merged.index(each) for each in following if each in merged), len(merged))
-
-
-def rows_of(tables: Sequence[JobList], *, with_namespace: bool, wide: bool) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells; several kinds have a column that names the kind."""
-    columns, with_kind = merged_headers(tables, wide=wide), len(tables) > 1
-    headers = [*(["Namespace"] if with_namespace else []), *(["Kind"] if with_kind else []), *columns]
-    rows = [
-        [
-            *([row.object.metadata.namespace] if with_namespace else []),
-            *([table.kind.resource.kind] if with_kind else []),
-            *table.cells(row, columns),
-        ]
-        for table in tables
-        for row in table.rows
-    ]
-    return headers, rows
-
-
-class GrowingTable:
-    """A table to which rows are added below the same headers. It keeps the widths of its columns, and no rows."""
-
-    def __init__(self, tables: Sequence[JobList], *, with_namespace: bool, wide: bool) -> None:
-        self._table = TextTable(*rows_of(tables, with_namespace=with_namespace, wide=wide))
-        self._lines = self._table.lines()
-        self._tables = [_with_rows(table, []) for table in tables]
-        self._with_namespace = with_namespace
-        self._wide = wide
-
-    def lines(self) -> list[str]:
-        """The table as it was listed, once."""
-        lines, self._lines = self._lines, []
-        return lines
-
-    def line(self, index: int, row: TableRow) -> str:
-        """A further row, of the kind at that index."""
-        tables = [_with_rows(each, [row] if place == index else []) for place, each in enumerate(self._tables)]
-        _, (cells,) = rows_of(tables, with_namespace=self._with_namespace, wide=self._wide)
-        return self._table.line(cells)
-
-
-def _with_rows(table: JobList, rows: list[TableRow]) -> JobList:
-    return JobList(table.kind, [msgspec.structs.replace(table.pages[0], rows=rows)])
+_ReadT = TypeVar("_ReadT")
 
 
 def list_jobs(session: Session, parsed: Namespace) -> int:
+    _check_flags(session, parsed)
+    order = order_of(parsed.sort_by) if parsed.sort_by else ""
+    if is_for_programs(parsed.output):
+        return _print_objects(session, parsed, order)
+    tables = [
+        JobList(kind, pages)
+        for kind, pages in _read(session, parsed, lambda reader: list(reader.tables(with_objects=bool(order))))
+    ]
+    layout = TableLayout(not session.scope, parsed.output == WIDE, parsed.show_labels, order)
+    if parsed.watch:
+        return _watch(tables, session, parsed, layout)
+    tables = [table for table in tables if table.rows]
+    names = {(table.kind.word, row.object.metadata.name) for table in tables for row in table.rows}
+    code = _print_missing(session, parsed, names)
+    if parsed.output == NAME:
+        _print_names(tables, order)
+    elif tables:
+        Screen().table(*rows_of(tables, layout), with_headers=not parsed.no_headers)
+    elif not parsed.names:
+        _print_none(session, parsed)
+    return code
+
+
+def _check_flags(session: Session, parsed: Namespace) -> None:
+    """Raises `UsageError` for flags that exclude each other, and for the formats of kubectl."""
+    if is_of_kubectl(parsed.output):
+        command = session.aimed(_kubectl_command(parsed))
+        raise UsageError(f"-o {parsed.output.partition('=')[0]} is a format of kubectl get: run `{command}`")
     if parsed.watch and parsed.output not in (TABLE, WIDE):
         raise UsageError(f"--watch prints a table: leave out -o {parsed.output}")
-    if is_for_programs(parsed.output):
-        found = _of_each(session, parsed, lambda reader: reader.manifests())
-        items = [item for each in found for item in each]
-        return print_value({"apiVersion": "v1", "kind": "List", "items": items}, parsed.output)
-    listed = _of_each(session, parsed, lambda reader: JobList(reader.kind, list(reader.tables())))
-    if parsed.watch:
-        return _watch(listed, session, parsed)
-    listed = [each for each in listed if each.rows]
-    return _print_names(listed) if parsed.output == NAME else _print_tables(listed, session, parsed)
+    if parsed.watch and parsed.sort_by:
+        raise UsageError("--watch prints changes as they come: leave out --sort-by")
+    if parsed.watch and len(parsed.names) > 1:
+        raise UsageError("--watch takes one NAME, or none")
+    if parsed.names and (parsed.selector or parsed.field_selector):
+        raise UsageError("a NAME and a selector exclude each other: leave one of them out")
 
 
-def _of_each(session: Session, parsed: Namespace, read: Callable[[Reader], _FoundT]) -> list[_FoundT]:
-    """Returns the result of `read` for each kind.
+def _kubectl_command(parsed: Namespace) -> str:
+    """The command line of kubectl for the same jobs in the same format."""
+    kinds = ",".join(f"{kind.resource.plural}.{kind.resource.group}" for kind in kinds_named(parsed.kind or None))
+    words = ["kubectl get", kinds, *(name.name for name in parsed.names)]
+    values = {
+        "-n": parsed.namespace,
+        "-l": parsed.selector,
+        "--field-selector": parsed.field_selector,
+        "--sort-by": parsed.sort_by,
+        "-o": parsed.output,
+    }
+    words += ["-A"] if parsed.all_namespaces else []
+    words += [f"{flag} {shlex.quote(value)}" for flag, value in values.items() if value]
+    switches = ("watch", "no_headers", "show_labels")
+    return " ".join(words + [f"--{name.replace('_', '-')}" for name in switches if getattr(parsed, name)])
+
+
+def _print_objects(session: Session, parsed: Namespace, order: FieldPath | str) -> int:
+    if order and not isinstance(order, FieldPath):
+        raise UsageError(f"--sort-by {order}: objects have no columns: name a field such as .metadata.name")
+    items: list[dict[str, Any]] = []
+    names: set[tuple[str, str]] = set()
+    for kind, manifests in _read(session, parsed, lambda reader: reader.manifests()):
+        items += manifests
+        names |= {(kind.word, manifest["metadata"]["name"]) for manifest in manifests}
+    if isinstance(order, FieldPath):
+        items = [item for item, _ in order.sorted((item, None) for item in items)]
+    code = _print_missing(session, parsed, names)
+    print_value({"apiVersion": "v1", "kind": "List", "items": items}, parsed.output)
+    return code
+
+
+def _read(
+    session: Session, parsed: Namespace, read: Callable[[Reader], list[_ReadT]]
+) -> list[tuple[ClientKind, list[_ReadT]]]:
+    """Returns what `read` returns, for each kind.
 
     Kinds that are not installed are left out, unless none is installed.
     """
-    found: list[_FoundT] = []
+    results: list[tuple[ClientKind, list[_ReadT]]] = []
     missing: list[ApiError] = []
-    for kind in kinds_named(parsed.kind or None):
+    readers = {kind.word: list(_readers(session, kind, parsed)) for kind in kinds_named(parsed.kind or None)}
+    kinds = [kind for kind in kinds_named(parsed.kind or None) if readers[kind.word]]
+    for kind in kinds:
         try:
-            found.append(read(_reader(session, kind, parsed)))
+            results.append((kind, [item for reader in readers[kind.word] for item in read(reader)]))
         except ApiError as error:
             if not error.is_not_found:
                 raise
             missing.append(error)
-    if not found:
+    if missing and not results:
         raise missing[0]
-    return found
+    return results
 
 
-def _reader(session: Session, kind: ClientKind, parsed: Namespace) -> Reader:
-    return Reader(session.requester, session.scope, kind, parsed.selector)
+def _readers(session: Session, kind: ClientKind, parsed: Namespace) -> Iterator[Reader]:
+    """One reader of all jobs, or one for each name: a list of one name needs no other right than a list of all."""
+    names: list[JobName] = [name for name in parsed.names if name.kind in ("", kind.word)]
+    fields = [f"metadata.name={name.name}" for name in names] if parsed.names else [parsed.field_selector]
+    for field_selector in fields:
+        yield Reader(session.requester, session.scope, kind, parsed.selector, field_selector)
 
 
-def _watch(listed: Sequence[JobList], session: Session, parsed: Namespace) -> int:
+def _print_missing(session: Session, parsed: Namespace, names: set[tuple[str, str]]) -> int:
+    """Names the jobs that do not exist on standard error. Returns the exit code."""
+    missing = [
+        name for name in parsed.names if not any(name.name == job and name.kind in ("", kind) for kind, job in names)
+    ]
+    for name in missing:
+        print_error(
+            session.aimed(
+                f"there is no job {name} in {session.scope_text}: `kubectl tfjob list` shows those that exist"
+            )
+        )
+    return EXIT_FAILED if missing else 0
+
+
+def _watch(tables: Sequence[JobList], session: Session, parsed: Namespace, layout: TableLayout) -> int:
     """Prints changes until Ctrl-C, of the kinds that the cluster had at the start, also of those without a job."""
     from tfjob_controller.client.listwatch import merge_rows, watch_rows
     from tfjob_controller.util.clock import RealClock
 
-    shown = GrowingTable(listed, with_namespace=not session.scope, wide=parsed.output == WIDE)
-    for line in shown.lines():
+    table = GrowingTable(tables, layout)
+    for line in table.lines()[1 if parsed.no_headers else 0 :]:
         print_line(line, flush=True)
     clock = RealClock()
     watches = [
-        watch_rows(session.requester, _reader(session, each.kind, parsed), each.version, print_notice, clock)
-        for each in listed
+        watch_rows(session.requester, reader, of_kind.version, print_notice, clock)
+        for of_kind in tables
+        for reader in _readers(session, of_kind.kind, parsed)
     ]
     for index, row in merge_rows(watches):
-        print_line(shown.line(index, row), flush=True)
+        print_line(table.line(index, row), flush=True)
     return 0
 
 
-def _print_names(listed: Sequence[JobList]) -> int:
+def _print_names(tables: Sequence[JobList], order: FieldPath | str) -> None:
     """Prints what `kubectl get -o name` does."""
-    for each in listed:
-        for row in each.rows:
-            print_line(f"{each.kind.word}.{each.kind.resource.group}/{row.object.metadata.name}")
-    return 0
+    for table, row in sorted_rows(tables, order):
+        print_line(f"{table.kind.word}.{table.kind.resource.group}/{row.object.metadata.name}")
 
 
-def _print_tables(listed: Sequence[JobList], session: Session, parsed: Namespace) -> int:
-    if not listed:
-        what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
-        labelled = " with these labels" if parsed.selector else ""
-        print_notice(f"No {what}{labelled} in {session.scope_text}.")
-        return 0
-    Screen().table(*rows_of(listed, with_namespace=not session.scope, wide=parsed.output == WIDE))
-    return 0
+def _print_none(session: Session, parsed: Namespace) -> None:
+    what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
+    selected = " with these labels" if parsed.selector else ""
+    selected += " with these fields" if parsed.field_selector else ""
+    print_notice(f"No {what}{selected} in {session.scope_text}.")

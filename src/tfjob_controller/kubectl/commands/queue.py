@@ -87,14 +87,15 @@ def show_queue(session: Session, parsed: Namespace) -> int:
     if queue.report is not None and (notice := queue.report.notice(now)):
         print_notice(session.aimed(notice))
     wide, screen, with_namespace = parsed.output == WIDE, Screen(), not session.scope
+    with_headers = not parsed.no_headers
     if queue.waiting:
-        screen.table(*rows_of(queue, now, with_namespace=with_namespace, wide=wide))
+        screen.table(*rows_of(queue, now, with_namespace=with_namespace, wide=wide), with_headers=with_headers)
     if queue.requests:
         screen.heading("Requests to running gangs")
-        screen.table(*request_rows(queue, with_namespace=with_namespace))
+        screen.table(*request_rows(queue, with_namespace=with_namespace), with_headers=with_headers)
     if wide and queue.shares:
         screen.heading("Shares")
-        screen.table(*share_rows(queue))
+        screen.table(*share_rows(queue), with_headers=with_headers)
     if not queue.waiting:
         print_notice(f"No gang waits; {summary(queue)}{report_origin(queue, now)}.")
     else:

@@ -62,5 +62,5 @@ def show_usage(session: Session, parsed: Namespace) -> int:
     if not found.holdings and not found.nodes:
         print_notice(f"No job uses resources in {session.scope_text}.")
         return 0
-    Screen().table(*rows_of(found, with_namespace=not session.scope))
+    Screen().table(*rows_of(found, with_namespace=not session.scope), with_headers=not parsed.no_headers)
     return 0

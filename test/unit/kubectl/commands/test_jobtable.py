@@ -6,7 +6,7 @@ import msgspec
 
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.reader import TablePage
-from tfjob_controller.kubectl.commands.list import GrowingTable, JobList, merged_headers, rows_of
+from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout, merged_headers, rows_of
 
 
 def page(columns: dict[str, int], *rows: dict[str, object]) -> TablePage:
@@ -32,19 +32,19 @@ def test_shared_columns_stand_once_and_ages_last() -> None:
 
 
 def test_a_row_is_empty_where_its_kind_has_no_column_and_the_kind_is_named() -> None:
-    headers, rows = rows_of([JOBS, TRAIN], with_namespace=True, wide=False)
+    headers, rows = rows_of([JOBS, TRAIN], TableLayout(True))
     assert headers[:3] == ["Namespace", "Kind", "Name"]
     assert rows == [["team", "TFJob", "a", "", "", "", "1s"], ["team", "TrainJob", "b", "", "", "2/2", ""]]
 
 
 def test_of_one_kind_alone_its_columns_are_shown_as_they_are() -> None:
-    headers, rows = rows_of([TRAIN], with_namespace=False, wide=False)
+    headers, rows = rows_of([TRAIN], TableLayout(False))
     assert headers == ["Name", "Nodes", "Age"]
     assert rows == [["b", "2/2", ""]]
 
 
 def test_rows_that_come_later_stand_below_the_same_headers() -> None:
-    shown = GrowingTable([JOBS, TRAIN], with_namespace=False, wide=False)
+    shown = GrowingTable([JOBS, TRAIN], TableLayout(False))
     assert shown.lines() == [
         "KIND      NAME  STATE  WORKERS  NODES  AGE",
         "TFJob     a     -      -        -      1s",
@@ -57,5 +57,5 @@ def test_rows_that_come_later_stand_below_the_same_headers() -> None:
 
 def test_a_watched_table_without_rows_has_its_headers() -> None:
     empty = JobList(TFJOB, [page({"Name": 0, "Reason": 1, "Age": 0})])
-    shown = GrowingTable([empty], with_namespace=True, wide=True)
+    shown = GrowingTable([empty], TableLayout(True, wide=True))
     assert shown.lines() == ["NAMESPACE  NAME  REASON  AGE"]
