@@ -67,14 +67,23 @@ class Client:
         """Close all connections; calls that wait in other threads fail."""
         self._close()
 
-    def jobs(self, namespace: str | None = None, all_namespaces: bool = False, kind: str | None = None) -> Jobs:
-        """The jobs of a namespace, sorted by name; of both kinds unless `kind` is tfjob or trainjob."""
+    def jobs(
+        self,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        kind: str | None = None,
+        label_selector: str = "",
+    ) -> Jobs:
+        """The jobs of a namespace, sorted by name; of both kinds unless `kind` is tfjob or trainjob.
+
+        `label_selector` narrows them, such as "team=vision".
+        """
         where = "" if all_namespaces else namespace or self.namespace
         found: list[Snapshot] = []
         with self._connection.client_errors():
             for each in kinds_named(kind):
                 try:
-                    found += self._connection.of(each).list(where)
+                    found += self._connection.of(each).list(where, label_selector)
                 except ApiError as error:  # unless the kind was requested, the cluster need not have it
                     if kind is not None or not error.is_not_found:
                         raise

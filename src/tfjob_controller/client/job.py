@@ -15,7 +15,7 @@ from tfjob_controller.client.errors import ClientError, JobDeletedError, JobEnde
 from tfjob_controller.client.kinds import AnyJob, Snapshot, kind_of
 from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
-from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_reached
+from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_deletion, is_reached
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
@@ -111,11 +111,14 @@ class Job:
         """Return once the job has reached `until`; without a timeout, however long that takes.
 
         With 0 seconds it checks once. `until` is a condition (Scheduled, Running, Suspended, …) in any case, Succeeded
-        (of either kind), Failed, Ended (Succeeded or Failed), or a function of a `Snapshot`. A job that has succeeded
-        counts as one that ran. Raises `JobFailedError` with the job's reason if it fails, `JobEndedError` if it ends
-        otherwise, `JobDeletedError`, and `WaitTimeoutError`. It watches, and survives an API server that is
+        (of either kind), Failed, Ended (Succeeded or Failed), Deleted, or a function of a `Snapshot`. A job that has
+        succeeded counts as one that ran. Raises `JobFailedError` with the job's reason if it fails, `JobEndedError` if
+        it ends otherwise, `JobDeletedError`, and `WaitTimeoutError`. It watches, and survives an API server that is
         unavailable for a while.
         """
+        if is_deletion(until):
+            self._await_deletion(timeout_seconds)
+            return self
         if timeout_seconds is not None and timeout_seconds <= 0 and is_reached(self.refresh()._seen, until):
             return self
         for seen in self._watched(timeout_seconds):
@@ -201,10 +204,11 @@ class Job:
 
     # Changes
 
-    def scale(self, n: int) -> Job:
+    def scale(self, n: int, dry_run: bool = False) -> Job:
         """Request `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob.
 
-        The nodes of a started TrainJob can change only if it has `elasticPolicy`.
+        The nodes of a started TrainJob can change only if it has `elasticPolicy`. With `dry_run` the server only checks
+        the change, here and in the other changes.
         """
         if isinstance(n, bool) or not isinstance(n, int):
             raise ClientError(f"scale needs a whole number, not {n!r}")
@@ -212,32 +216,39 @@ class Job:
         if violation := kind.size_violation(n):
             raise ClientError(f"spec.{kind.size_field}: {violation}")
         if not kind.has_scale_right:
-            return self._patched({"spec": {kind.size_field: n}})
+            return self._patched({"spec": {kind.size_field: n}}, dry_run)
         for _ in range(_SCALE_TRIES):
-            if self._scaled(n):
+            if self._scaled(n, dry_run):
                 return self.refresh()
         raise ClientError(f"{self.namespace}/{self.name} keeps changing: scale it again in a moment")
 
-    def suspend(self) -> Job:
+    def suspend(self, dry_run: bool = False) -> Job:
         """Delete its pods and keep the job; `resume` runs it again. Raises `JobEndedError`."""
-        return self._with_suspend(True)
+        return self._with_suspend(True, dry_run)
 
-    def resume(self) -> Job:
+    def resume(self, dry_run: bool = False) -> Job:
         """Let a suspended job run again. Raises `JobEndedError`."""
-        return self._with_suspend(False)
+        return self._with_suspend(False, dry_run)
 
-    def delete(self, wait: bool = False, timeout_seconds: float | None = None) -> None:
+    def delete(self, wait: bool = False, timeout_seconds: float | None = None, dry_run: bool = False) -> None:
         """Delete that very job and all that belongs to it. With `wait`, return once the job no longer exists."""
         with self._connection.client_errors(), self._deletion_errors():
-            self._client().delete(self.namespace, self.name, uid=self.uid)
-        if not wait:
-            return
+            self._client().delete(self.namespace, self.name, uid=self.uid, dry_run=dry_run)
+        if wait and not dry_run:
+            self._await_deletion(timeout_seconds)
+
+    # Internals
+
+    def _await_deletion(self, timeout_seconds: float | None) -> None:
+        if timeout_seconds is not None and timeout_seconds <= 0:
+            try:
+                self.refresh()
+            except JobDeletedError:
+                return
         for seen in self._watched(timeout_seconds):
             if seen is None or seen.metadata.uid != self.uid:
                 return
         raise WaitTimeoutError(f"{self.namespace}/{self.name} was not deleted within {timeout_seconds:g} s")
-
-    # Internals
 
     def _reader(self) -> Reader:
         return Reader(self._connection.requester, self.namespace, self._seen.kind)
@@ -253,35 +264,31 @@ class Job:
     def _client(self) -> ResourceClient[Snapshot]:
         return self._connection.of(self._seen.kind)
 
-    def _scaled(self, n: int) -> bool:
+    def _scaled(self, n: int, dry_run: bool) -> bool:
         """False on a conflicting change. The scale subresource checks the version, but not the UID."""
         version = self.refresh().snapshot.metadata.resource_version
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
         scales = ResourceClient(self._connection.requester, self._seen.kind.resource, decoder_for(Scale))
         with self._connection.client_errors():
             try:
-                scales.patch(self.namespace, self.name, change, subresource="scale")
+                scales.patch(self.namespace, self.name, change, subresource="scale", dry_run=dry_run)
             except ApiError as error:
                 if error.is_conflict:
                     return False
                 raise
         return True
 
-    def _with_suspend(self, wanted: bool) -> Job:
+    def _with_suspend(self, wanted: bool, dry_run: bool) -> Job:
         seen = self.refresh().snapshot
-        if seen.has_ended:
-            how = "succeeded" if seen.has_succeeded else "failed"
-            what = "suspended" if wanted else "resumed"
-            raise JobEndedError(
-                f"{self.namespace}/{self.name} has {how}: a job that has ended cannot be {what}", seen.reason
-            )
-        return self if seen.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}})
+        check_suspendable(seen, wanted)
+        return self if seen.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}}, dry_run)
 
-    def _patched(self, change: dict[str, Any]) -> Job:
+    def _patched(self, change: dict[str, Any], dry_run: bool) -> Job:
         with self._connection.client_errors(), self._deletion_errors():
             # The UID makes the server refuse the change if another job has the name.
             change = {"metadata": {"uid": self.uid}, **change}
-            return self._update(self._client().patch(self.namespace, self.name, change))
+            patched = self._client().patch(self.namespace, self.name, change, dry_run=dry_run)
+            return self if dry_run else self._update(patched)
 
     @contextmanager
     def _deletion_errors(self) -> Iterator[None]:
@@ -300,6 +307,14 @@ class Job:
 
     def _deleted(self) -> JobDeletedError:
         return JobDeletedError(f"{self.namespace}/{self.name} was deleted")
+
+
+def check_suspendable(seen: Snapshot, wanted: bool) -> None:
+    """Raises `JobEndedError` for a job that can be neither suspended nor resumed."""
+    if seen.has_ended:
+        how, what = "succeeded" if seen.has_succeeded else "failed", "suspended" if wanted else "resumed"
+        name = f"{seen.metadata.namespace}/{seen.metadata.name}"
+        raise JobEndedError(f"{name} has {how}: a job that has ended cannot be {what}", seen.reason)
 
 
 def _warn(text: str) -> None:

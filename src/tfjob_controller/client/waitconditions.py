@@ -15,9 +15,23 @@ if TYPE_CHECKING:
     from tfjob_controller.client.kinds import Snapshot
 
 SUCCEEDED, COMPLETE, RUNNING, FAILED, ENDED = "Succeeded", "Complete", "Running", "Failed", "Ended"
-# `Ended` is no condition: it means Succeeded or Failed. `Complete` is what a TrainJob calls Succeeded.
-NAMES = (SUCCEEDED, RUNNING, ENDED, FAILED, COMPLETE, "Created", "Scheduled", "Resizing", "Restarting", "Suspended")
-_BY_LOWER_CASE = {name.lower(): name for name in NAMES}
+DELETED = "Deleted"
+# `Ended` is no condition: it means Succeeded or Failed. Nor is `Deleted`: the job no longer exists. `Complete` is what
+# a TrainJob calls Succeeded.
+NAMES = (
+    SUCCEEDED,
+    RUNNING,
+    ENDED,
+    FAILED,
+    COMPLETE,
+    "Created",
+    "Scheduled",
+    "Resizing",
+    "Restarting",
+    "Suspended",
+    DELETED,
+)
+_BY_LOWER_CASE = {name.lower(): name for name in NAMES} | {"delete": DELETED}  # as for kubectl wait
 _SUCCESS = (SUCCEEDED, COMPLETE)
 
 # The name of a condition, or a predicate on a state.
@@ -46,6 +60,10 @@ def name_of(text: str) -> str | None:
     return _BY_LOWER_CASE.get(text.lower())
 
 
+def is_deletion(until: Until) -> bool:
+    return isinstance(until, str) and name_of(until) == DELETED
+
+
 def condition_text(until: Until) -> str:
     if isinstance(until, str):
         return name_of(until) or until
@@ -54,6 +72,8 @@ def condition_text(until: Until) -> str:
 
 def is_reached(seen: Snapshot, until: Until) -> bool:
     """Whether the job has reached it. Raises `JobEndedError` or `JobFailedError` if it no longer can."""
+    if is_deletion(until):
+        return False
     if is_met(seen, until):
         return True
     if seen.has_ended:

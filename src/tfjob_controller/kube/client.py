@@ -32,8 +32,8 @@ PAGE_SIZE = 500
 _SMALLER = 10
 _decode_managed = decoder_for(ManagedObject)
 # Source: apimachinery pkg/apis/meta/v1/types.go (CreateOptions); the default for JSON is Warn.
-STRICT = {"fieldValidation": "Strict"}
-DRY_RUN = {"dryRun": "All"}
+_STRICT = {"fieldValidation": "Strict"}
+_DRY_RUN = {"dryRun": "All"}
 
 # The program's start waits for this request: after this time it is logged as failing and sent again.
 _VERSION_SECONDS = 5.0
@@ -111,10 +111,13 @@ class ResourceClient(Generic[ObjectT]):
         """Replaces an object; with a `resourceVersion` in the body raises `is_conflict` if it has changed since."""
         return self._object("PUT", self._path(namespace, name, subresource), body)
 
-    def patch(self, namespace: str, name: str, body: Body, *, subresource: str = "") -> ObjectT:
-        """Changes some fields by a merge patch, which custom resources support as well."""
+    def patch(self, namespace: str, name: str, body: Body, *, subresource: str = "", dry_run: bool = False) -> ObjectT:
+        """Changes some fields by a merge patch, which custom resources support as well.
+
+        With `dry_run` the server only returns the object as it would be.
+        """
         path = self._path(namespace, name, subresource)
-        return self._object("PATCH", path, body, MERGE_PATCH)
+        return self._object("PATCH", path, body, MERGE_PATCH, _DRY_RUN if dry_run else None)
 
     def delete(
         self,
@@ -124,8 +127,11 @@ class ResourceClient(Generic[ObjectT]):
         uid: str = "",
         resource_version: str = "",
         propagation: str = "Background",
+        dry_run: bool = False,
     ) -> ObjectT | None:
         """Deletes an object. Raises `is_conflict` if it has another `uid` or `resource_version` than given.
+
+        With `dry_run` the server only checks whether it may be deleted.
 
         Returns the object if it is terminating, and None if it is gone. With a uid the request is repeated if there was
         no response: a second one at worst fails with 404 or conflict.
@@ -134,7 +140,8 @@ class ResourceClient(Generic[ObjectT]):
         wanted = (("uid", uid), ("resourceVersion", resource_version))
         if preconditions := {key: each for key, each in wanted if each}:
             options["preconditions"] = preconditions
-        answer = self._send("DELETE", self._path(namespace, name), encode(options), repeatable=bool(uid))
+        path, query = self._path(namespace, name), _DRY_RUN if dry_run else None
+        answer = self._send("DELETE", path, encode(options), query=query, repeatable=bool(uid))
         try:
             is_terminating = _decode_deleted(answer).metadata.deletion_timestamp is not None
         except msgspec.MsgspecError as error:

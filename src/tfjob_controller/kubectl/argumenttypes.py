@@ -85,6 +85,13 @@ def port_argument(text: str) -> int:
     return found
 
 
+def job_or_count_argument(text: str) -> JobName:
+    """A job, or a number of 0 or more, which is the name of a job too."""
+    if _WHOLE_NUMBER.fullmatch(text):
+        count_argument(text)
+    return job_argument(text)
+
+
 def positive_argument(text: str) -> int:
     return count_argument(text, least=1)
 

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 
 from tfjob_controller.kubectl.argumenttypes import (
     count_argument,
+    job_or_count_argument,
     name_argument,
     positive_argument,
     quantity_argument,
@@ -13,12 +14,13 @@ from tfjob_controller.kubectl.argumenttypes import (
 )
 from tfjob_controller.kubectl.command import (
     CLIENT,
+    JOB_HELP,
     JSON,
     NAME,
     SERVER,
     YAML,
     Command,
-    add_job,
+    add_dry_run,
     add_jobs,
     add_timeout,
 )
@@ -71,14 +73,21 @@ def _add_submit(parser: ArgumentParser) -> None:
 
 
 def _add_scale(parser: ArgumentParser) -> None:
-    add_job(parser)
-    what = "workers of a TFJob, or nodes of a TrainJob"
-    parser.add_argument("number", metavar="N", type=count_argument, nargs="?", help=what)
+    parser.usage = "kubectl tfjob scale (JOB ... | -l SELECTOR | --all) (N | --replicas=N) [--dry-run[=client|server]]"
+    add_jobs(
+        parser, job_or_count_argument, f"{JOB_HELP}; or N, after the jobs: workers of a TFJob, nodes of a TrainJob"
+    )
     parser.add_argument("--replicas", metavar="N", type=count_argument, help="the same number, as for `kubectl scale`")
+    add_dry_run(parser)
+
+
+def _add_changed(parser: ArgumentParser) -> None:
+    add_jobs(parser)
+    add_dry_run(parser)
 
 
 def _add_delete(parser: ArgumentParser) -> None:
-    add_jobs(parser)
+    _add_changed(parser)
     parser.add_argument(
         "--wait", action="store_true", help="return when the jobs are deleted; pods may terminate later"
     )
@@ -102,20 +111,24 @@ CHANGE_COMMANDS = (
         "change the number of workers, or of nodes of a TrainJob that is elastic or has not started",
         "commands.change:scale",
         _add_scale,
-        ("kubectl tfjob scale train 4", "kubectl tfjob scale train --replicas=4"),
+        (
+            "kubectl tfjob scale train 4",
+            "kubectl tfjob scale train --replicas=4",
+            "kubectl tfjob scale -l team=vision --replicas=4 --dry-run=server",
+        ),
     ),
     Command(
         "suspend",
         "stop the pods of a job, and keep the job",
         "commands.change:suspend",
-        add_jobs,
+        _add_changed,
         ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
     ),
     Command(
         "resume",
         "start a suspended job again",
         "commands.change:resume",
-        add_jobs,
+        _add_changed,
         ("kubectl tfjob suspend train", "kubectl tfjob resume train"),
     ),
     Command(
@@ -123,6 +136,10 @@ CHANGE_COMMANDS = (
         "delete jobs and their pods",
         "commands.change:delete",
         _add_delete,
-        ("kubectl tfjob delete train", "kubectl tfjob delete tfjob/train trainjob/finetune --wait --timeout 5m"),
+        (
+            "kubectl tfjob delete train",
+            "kubectl tfjob delete tfjob/train trainjob/finetune --wait --timeout 5m",
+            "kubectl tfjob delete -l team=vision --dry-run",
+        ),
     ),
 )

@@ -85,8 +85,16 @@ def add_job(parser: ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", type=job_argument, help=JOB_HELP)
 
 
-def add_jobs(parser: ArgumentParser) -> None:
-    parser.add_argument("jobs", metavar="JOB", type=job_argument, nargs="+", help=JOB_HELP)
+def add_jobs(parser: ArgumentParser, read: Callable[[str], Any] = job_argument, job_help: str = JOB_HELP) -> None:
+    """Jobs by name, by labels, or all of the namespace."""
+    parser.add_argument("jobs", metavar="JOB", type=read, nargs="*", help=job_help)
+    parser.add_argument("-l", "--selector", default="", metavar="SELECTOR", help="the jobs with these labels")
+    parser.add_argument("--all", action="store_true", help="all jobs of the namespace")
+
+
+def add_dry_run(parser: ArgumentParser) -> None:
+    says = "print what would be changed; `client`, the default, sends no change, and `server` has it checked"
+    parser.add_argument("--dry-run", choices=(CLIENT, SERVER), help=says)
 
 
 def add_all_namespaces(parser: ArgumentParser) -> None:

@@ -138,7 +138,7 @@ def _awaited(parser: argparse.ArgumentParser, taken: int) -> argparse.Action | N
     positional = parser._get_positional_actions()
     if taken < len(positional):
         return positional[taken]
-    return positional[-1] if positional and positional[-1].nargs == "+" else None
+    return positional[-1] if positional and positional[-1].nargs in ("+", "*") else None
 
 
 def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candidates, int]:
@@ -150,8 +150,9 @@ def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candi
     if action.dest == "until":
         return _beginning([*CONDITION_WORDS, "condition="], line.word), NO_FILES
     sources: dict[str, Callable[[Line], Candidates]] = {
-        "job": tfjobs if command == "scale" else jobs,
-        "jobs": jobs,
+        "job": jobs,
+        "jobs": tfjobs if command == "scale" else jobs,
+        "names": jobs,
         "namespace": namespaces,
         "context": lambda line: configured(line, "contexts"),
         "cluster": lambda line: configured(line, "clusters"),

@@ -24,6 +24,7 @@ from tfjob_controller.kubectl.command import (
     Command,
     add_all_namespaces,
     add_job,
+    add_jobs,
     add_no_headers,
     add_output,
     add_timeout,
@@ -91,17 +92,17 @@ def _add_logs(parser: ArgumentParser) -> None:
 
 def _add_wait(parser: ArgumentParser) -> None:
     parser.description = (
-        "Waits until a job runs, ends or has a condition. Exit codes: 0 it is reached; 1 it can no longer be "
-        "reached, because the job ended otherwise or was deleted; 124 the timeout has passed."
+        "Waits until jobs run, end, have a condition or are deleted. Exit codes: 0 all have reached it; 1 one of "
+        "them can no longer reach it, because it ended otherwise or was deleted; 124 the timeout has passed."
     )
-    add_job(parser)
+    add_jobs(parser)
     parser.add_argument(
         "--for",
         dest="until",
         type=until_argument,
         default=SUCCEEDED,
         metavar="WHAT",
-        help=f"{_MOST_USED}, a condition, or condition=NAME[=STATUS], in any case; default: {SUCCEEDED.lower()}",
+        help=f"{_MOST_USED}, delete, a condition, or condition=NAME[=STATUS], in any case; default: succeeded",
     )
     add_timeout(parser)
 
@@ -177,13 +178,14 @@ READ_COMMANDS = (
     ),
     Command(
         "wait",
-        "wait until a job runs, ends or has a condition",
+        "wait until jobs run, end, have a condition or are deleted",
         "commands.follow:wait",
         _add_wait,
         (
             "kubectl tfjob wait train",
             "kubectl tfjob wait train --for Running --timeout 10m",
             "kubectl tfjob wait trainjob/finetune --for condition=Suspended",
+            "kubectl tfjob wait -l team=vision --for delete --timeout 5m",
             'kubectl tfjob wait train --for ended && echo "it has ended"',
         ),
     ),

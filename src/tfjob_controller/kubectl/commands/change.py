@@ -1,61 +1,71 @@
-"""Commands that change a job: `scale`, `suspend`, `resume` and `delete`.
-
-Several jobs are all read before the first one is changed, so that a wrong name changes nothing.
-"""
+"""Commands that change jobs: `scale`, `suspend`, `resume` and `delete`."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from time import monotonic
 
-from tfjob_controller.client.errors import JobEndedError, WaitTimeoutError
-from tfjob_controller.client.job import Job
-from tfjob_controller.kubectl.command import EXIT_TIMEOUT
-from tfjob_controller.kubectl.output import print_error
+from tfjob_controller.client.job import Job, check_suspendable
+from tfjob_controller.kubectl.argumenttypes import count_argument
+from tfjob_controller.kubectl.command import CLIENT, SERVER
+from tfjob_controller.kubectl.commands.selection import dry_run_text, for_each, selected_jobs
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
-from tfjob_controller.util.exitcodes import EXIT_FAILED
-from tfjob_controller.util.terminal import print_line
 
 
 def scale(session: Session, parsed: Namespace) -> int:
-    given = [each for each in (parsed.number, parsed.replicas) if each is not None]
-    if len(given) != 1:
+    number = _number(parsed)
+
+    def change(job: Job) -> str:
+        if parsed.dry_run != CLIENT:
+            job.scale(number, dry_run=parsed.dry_run == SERVER)
+        member = job.snapshot.kind.member
+        return f"scaled to {number} {member}{'' if number == 1 else 's'}{dry_run_text(parsed)}"
+
+    return for_each(session, selected_jobs(session, parsed), change)
+
+
+def _number(parsed: Namespace) -> int:
+    """The number of `--replicas`, or else the last word, which then is no job. Raises `UsageError`."""
+    last = parsed.jobs[-1].name if parsed.jobs else ""
+    needs_job = not (parsed.selector or parsed.all)
+    if parsed.replicas is None and last.isdecimal() and len(parsed.jobs) > needs_job:
+        parsed.jobs.pop()
+        return count_argument(last)
+    if parsed.replicas is None or (len(parsed.jobs) > needs_job and last.isdecimal()):
         raise UsageError("say one number: `kubectl tfjob scale JOB N`, or --replicas=N")
-    job = session.job(parsed.job)
-    job.scale(given[0])
-    member = job.snapshot.kind.member
-    print_line(f"{job.kind}/{job.name} scaled to {given[0]} {member}{'' if given[0] == 1 else 's'}")
-    return 0
+    return int(parsed.replicas)
 
 
 def suspend(session: Session, parsed: Namespace) -> int:
-    return max([_set_suspended(job, True) for job in [session.job(each) for each in parsed.jobs]])
+    return for_each(session, selected_jobs(session, parsed), lambda job: _set_suspended(job, True, parsed))
 
 
 def resume(session: Session, parsed: Namespace) -> int:
-    return max([_set_suspended(job, False) for job in [session.job(each) for each in parsed.jobs]])
+    return for_each(session, selected_jobs(session, parsed), lambda job: _set_suspended(job, False, parsed))
 
 
-def _set_suspended(job: Job, wanted: bool) -> int:
+def _set_suspended(job: Job, wanted: bool, parsed: Namespace) -> str:
     if job.snapshot.job.spec.suspend == wanted:
         done = "is already suspended" if wanted else "is not suspended"
     else:
-        done = "suspended" if wanted else "resumed"
-    try:
-        job.suspend() if wanted else job.resume()
-    except JobEndedError as error:
-        print_error(str(error))
-        return EXIT_FAILED
-    print_line(f"{job.kind}/{job.name} {done}")
-    return 0
+        done = f"{'suspended' if wanted else 'resumed'}{dry_run_text(parsed)}"
+    if parsed.dry_run == CLIENT:
+        check_suspendable(job.snapshot, wanted)
+        return done
+    change = job.suspend if wanted else job.resume
+    change(dry_run=parsed.dry_run == SERVER)
+    return done
 
 
 def delete(session: Session, parsed: Namespace) -> int:
-    for job in [session.job(each) for each in parsed.jobs]:
-        try:
-            job.delete(wait=parsed.wait, timeout_seconds=parsed.timeout)
-        except WaitTimeoutError as error:
-            print_error(str(error))
-            return EXIT_TIMEOUT
-        print_line(f"{job.kind}/{job.name} deleted")
-    return 0
+    jobs = selected_jobs(session, parsed)
+    begin = monotonic()
+
+    def change(job: Job) -> str:
+        left = None if parsed.timeout is None else max(0.0, parsed.timeout - (monotonic() - begin))
+        if parsed.dry_run != CLIENT:
+            job.delete(wait=parsed.wait, timeout_seconds=left, dry_run=parsed.dry_run == SERVER)
+        return f"deleted{dry_run_text(parsed)}"
+
+    return for_each(session, jobs, change)

@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import IO
 
-from tfjob_controller.client.errors import ClientError, WaitTimeoutError
+from tfjob_controller.client.errors import (
+    ClientError,
+    JobDeletedError,
+    JobEndedError,
+    WaitTimeoutError,
+    is_unknown_kind,
+)
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.listwatch import closed_after
 from tfjob_controller.client.logs import LogOptions, LogReader
 from tfjob_controller.client.logstreams import RawLine, stream_logs
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.client.text import one_line
-from tfjob_controller.client.waitconditions import Until, condition_text, is_reached
+from tfjob_controller.client.waitconditions import Until, condition_text, is_deletion, is_reached
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.command import EXIT_TIMEOUT
+from tfjob_controller.kubectl.command import EXIT_FAILED, EXIT_TIMEOUT
+from tfjob_controller.kubectl.commands.selection import check_selection, selected_jobs, worst
 from tfjob_controller.kubectl.output import (
     command_for,
     escape_terminal_controls,
@@ -112,7 +120,32 @@ def line_prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:
 
 
 def wait(session: Session, parsed: Namespace) -> int:
-    return wait_for_job(session, session.job(parsed.job), parsed.until, parsed.timeout)
+    """Waits for one job after the other, all within the timeout."""
+    codes, begin = {0}, time.monotonic()
+    for job in _awaited_jobs(session, parsed):
+        left = None if parsed.timeout is None else max(0.0, parsed.timeout - (time.monotonic() - begin))
+        try:
+            codes.add(wait_for_job(session, job, parsed.until, left, given_seconds=parsed.timeout))
+        except (JobEndedError, JobDeletedError) as error:
+            print_error(session.aimed(str(error)))
+            codes.add(EXIT_FAILED)
+    return worst(codes)
+
+
+def _awaited_jobs(session: Session, parsed: Namespace) -> list[Job]:
+    """The jobs to wait for; where their deletion is awaited, without those that do not exist."""
+    if not (parsed.jobs and is_deletion(parsed.until)):
+        return selected_jobs(session, parsed)
+    check_selection(parsed)
+    jobs: list[Job] = []
+    for name in parsed.jobs:
+        try:
+            jobs.append(session.job(name))
+        except ClientError as error:
+            if error.api_error is None or not error.api_error.is_not_found or is_unknown_kind(error.api_error):
+                raise
+            print_line(f"{name} deleted")
+    return jobs
 
 
 def wait_for_job(
@@ -130,6 +163,9 @@ def wait_for_job(
             seconds = (timeout_seconds if given_seconds is None else given_seconds) or 0.0
             print_error(session.aimed(_timed_out(job, until, seconds)))
             return EXIT_TIMEOUT
+    if is_deletion(until):
+        print_line(f"{job.kind}/{job.name} deleted")
+        return 0
     print_line(one_line(f"{job.kind}/{job.name}: {job.phase}{f', {job.reason}' if job.reason else ''}"))
     return 0
 

@@ -72,3 +72,38 @@ def test_of_several_jobs_the_others_are_changed(
     assert (code, error.count("\n")) == (1, 1)
     assert out.splitlines() == ["tfjob/runs suspended", "tfjob/paused is already suspended", "trainjob/torch suspended"]
     assert [each.path.rpartition("/")[2] for each in api.written("PATCH")] == ["runs", "torch"]
+
+
+@pytest.mark.parametrize(
+    ("command", "out"),
+    [
+        ("suspend runs torch", "tfjob/runs suspended{0}\ntrainjob/torch suspended{0}\n"),
+        ("resume paused", "tfjob/paused resumed{0}\n"),
+        ("scale torch 2", "trainjob/torch scaled to 2 nodes{0}\n"),
+        ("scale runs torch --replicas=2", "tfjob/runs scaled to 2 workers{0}\ntrainjob/torch scaled to 2 nodes{0}\n"),
+        ("delete runs --wait", "tfjob/runs deleted{0}\n"),
+    ],
+)
+def test_a_dry_run_says_what_would_be_changed_and_changes_nothing(
+    command: str, out: str, api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *words = command.split()
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        assert plugin(name, "--dry-run", *words) == (0, out.format(" (dry run)"), "")
+        assert not api.written("PATCH") + api.written("DELETE")
+        if "scale runs" not in command:  # the API server in memory has no scale subresource
+            assert plugin(name, *words, "--dry-run=server") == (0, out.format(" (server dry run)"), "")
+            assert {request.query.get("dryRun") for request in api.written("PATCH") + api.written("DELETE")} == {"All"}
+
+
+def test_all_jobs_are_changed_with_a_line_for_each_and_those_that_have_ended_are_named(
+    api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("suspend", "--all")
+        assert plugin("delete", "runs", "--all")[0] == 2
+        assert plugin("scale", "--all", "-1")[0] == 2
+    assert code == 1
+    assert out.splitlines() == ["tfjob/paused is already suspended", "tfjob/runs suspended", "trainjob/torch suspended"]
+    assert [line.split()[2] for line in error.splitlines()] == ["team/broken", "team/done", "team/failed"]
+    assert not api.written("DELETE")

@@ -30,7 +30,7 @@ def test_the_names_are_those_of_python_in_any_case(text: str, until: object) -> 
 
 @pytest.mark.parametrize("text", ["runing", "condition=", "condition=Running=maybe"])
 def test_a_name_that_nobody_knows_is_refused_with_those_that_are_known(text: str) -> None:
-    with pytest.raises(UsageError, match=r"succeeded, running, .*suspended or condition=NAME"):
+    with pytest.raises(UsageError, match=r"succeeded, running, .*deleted or condition=NAME"):
         parse(["wait", "train", "--for", text])
 
 
@@ -61,6 +61,38 @@ def test_a_condition_that_is_already_true_is_reported_at_once(
         for until in ("Succeeded", "Running", "Ended"):
             assert plugin("wait", "train", "--for", until, "--timeout", "0") == (0, "tfjob/train: Done\n", "")
         assert plugin("wait", "train", "--for", "failed", "--timeout", "0")[0] == 1
+
+
+def test_several_jobs_are_awaited_and_a_failure_counts_more_than_a_timeout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = MemoryApi()
+    store(api, a_tfjob("done", "Done"), a_tfjob("slow", "Running"), a_tfjob("broken", "Failed", reason="no disk"))
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("wait", "slow", "done", "--timeout", "0")
+        assert (code, out, error.count("\n")) == (EXIT_TIMEOUT, "tfjob/done: Done\n", 1)
+        code, out, error = plugin("wait", "--all", "--timeout", "0")
+        assert (code, out, error.count("\n")) == (1, "tfjob/done: Done\n", 2)
+        assert "kubectl tfjob: team/broken has failed: no disk\n" in error
+        for flags in ([], ["slow", "--all"], ["slow", "-l", "a=b"]):
+            code, _, error = plugin("wait", *flags)
+            assert (code, error) == (
+                2,
+                "kubectl tfjob: choose jobs in one way: by NAME, with -l SELECTOR, or with --all\n",
+            )
+
+
+def test_a_deletion_is_awaited_also_of_a_job_that_is_gone_or_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = MemoryApi()
+    store(api, a_tfjob("done", "Done"))
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("wait", "gone", "done", "--for=delete", "--timeout", "0")
+        assert (code, out) == (EXIT_TIMEOUT, "gone deleted\n")
+        assert "waiting for Deleted: tfjob/done is Done" in error
+        assert plugin("delete", "done")[0] == 0
+        assert plugin("wait", "tfjob/done", "--for", "deleted") == (0, "tfjob/done deleted\n", "")
 
 
 def test_neighbours_have_different_colours_and_each_line_ends_them() -> None:
