@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
 from tfjob_controller.client.text import age
@@ -75,8 +76,18 @@ def share_rows(queue: GangQueue) -> tuple[list[str], list[list[str]]]:
 
 
 def _missing(missing: Sequence[Missing]) -> str:
-    """Returns a text such as `cpu 4 of 16`: 4 are free, 16 are requested."""
-    return ", ".join(f"{each.resource} {each.available or '0'} of {each.requested}" for each in missing)
+    """Returns a text such as `12 cpu (4 of 16 free)`: 16 are requested, 4 of them are free, and 12 are missing."""
+    return ", ".join(_missing_of(resource) for resource in missing)
+
+
+def _missing_of(missing: Missing) -> str:
+    name, available = missing.resource, missing.available or "0"
+    free = f"({available} of {missing.requested} free)"
+    try:
+        lacking = amount_from(name, missing.requested) - amount_from(name, available)
+    except ValueError:  # a gang scheduler of another version
+        return f"{name} {free}"
+    return f"{quantity_of(name, lacking)} {name} {free}"
 
 
 def show_queue(session: Session, parsed: Namespace) -> int:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from helpers.memoryapi import MemoryApi, refusal
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.api.common.cluster import Node, NodeStatus
-from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member, NodePlacement, Preemption
+from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member, Missing, NodePlacement, Preemption
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import queue_of, read_queue
 from tfjob_controller.kube.errors import ApiError
@@ -139,3 +139,19 @@ def test_without_the_right_to_list_nodes_shares_are_not_known() -> None:
     gangs = msgspec.json.encode({"metadata": {}, "items": [running("a", "team", workers=2)]})
     (share,) = read_queue(ScriptedRequester(gangs, ApiError(403, "Forbidden", "no")), "team", NOW).shares
     assert (share.share, share.held) == (None, {"cpu": "2", "nvidia.com/gpu": "2"})
+
+
+def test_the_missing_amount_of_each_resource_is_named() -> None:
+    missing = (
+        Missing("cpu", "16", "3500m"),
+        Missing("memory", "64Gi", "16Gi"),
+        Missing("nvidia.com/gpu", "8"),
+        Missing("x", "many", "1"),
+    )
+    first = gang("first", "Waiting", 1)
+    waiting = replace(first, status=replace(first.status, missing=missing))
+    headers, rows = rows_of(queue_of([waiting]), NOW, with_namespace=False, wide=True)
+    assert rows[0][headers.index("Missing")] == (
+        "12500m cpu (3500m of 16 free), 48Gi memory (16Gi of 64Gi free), 8 nvidia.com/gpu (0 of 8 free), "
+        "x (1 of many free)"
+    )
