@@ -139,7 +139,7 @@ def test_an_image_that_is_not_there_is_pending_and_its_events_are_one_line_each(
 
     def pulls() -> list[str]:
         """The lines about such events, once the kubelet has told each of them of all three pods."""
-        _, out, _ = run("explain", "mistake")
+        _, out, _ = run("explain", "mistake", "-v=1")
         lines = [line for line in out.splitlines() if any(each in line for each in PULL_EVENTS)]
         told_of_all = [line for line in lines if "3 pods" in line]
         return lines if all(any(each in line for line in told_of_all) for each in PULL_EVENTS) else []

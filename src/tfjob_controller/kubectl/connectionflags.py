@@ -69,7 +69,7 @@ def add_connection_flags(parser: ArgumentParser) -> None:
     add("--as-uid", default="", metavar="UID", help="act with this UID")
     limit = "of one request that is no watch and no followed log; default, and for 0: that of the command"
     add("--request-timeout", type=duration_argument, default=0.0, metavar="DURATION", help=limit)
-    lines = f"from {REQUESTS_LEVEL} on, and without a level, standard error names each request"
+    lines = f"explain: all events; from {REQUESTS_LEVEL} on, and without a level, standard error names each request"
     add("-v", "--v", dest="verbosity", type=count_argument, default=0, metavar="LEVEL", help=lines)
 
 

@@ -33,6 +33,7 @@ _NEVER = "1970-01-01T00:00:00Z"
 # The name of a child (at least two hyphens), or a number with its unit or port, such as 1.5s or 10.0.0.1:5000.
 _VARIABLE = re.compile(r"[\w.]+(?:-[\w.]+){2,}|\d[\w.:]*")
 _CHILDREN = ("pod", "job")
+_KUBELET = "kubelet"
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, rename="camel"):
@@ -185,6 +186,11 @@ def _conditions(source: str, obj: Object, replica: str = "") -> Iterator[Timelin
         is_bad = condition["type"] == "Failed" and condition["status"] == "True"
         moment = condition.get("lastTransitionTime") or ""
         yield TimelineEntry(moment, source, CONDITION, text, replica, is_warning=is_bad)
+
+
+def is_routine(entry: TimelineEntry) -> bool:
+    """Whether it is a Normal event of the kubelet, such as Pulled: the states of containers tell the same."""
+    return entry.kind == EVENT and not entry.is_warning and f" [{_KUBELET}]" in entry.text.partition(":")[0]
 
 
 def _is_said(event: Object, alive: set[str]) -> bool:

@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics, read_controller_logs
 from tfjob_controller.client.diagnostics.description import Description, reported_text, sections_of, summary
 from tfjob_controller.client.diagnostics.diagnosis import Diagnosis, diagnose
-from tfjob_controller.client.diagnostics.timeline import TimelineEntry, fold_entries, log_entry, sort_entries, timeline
+from tfjob_controller.client.diagnostics.timeline import (
+    TimelineEntry,
+    fold_entries,
+    is_routine,
+    log_entry,
+    sort_entries,
+    timeline,
+)
 from tfjob_controller.client.text import ago
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
@@ -68,6 +75,8 @@ def explain(session: Session, parsed: Namespace) -> int:
             "unread": case.unread,
         }
         return print_value(value, parsed.output)
+    if not session.verbosity:
+        entries = [entry for entry in entries if not is_routine(entry)]
     _print_timeline(Screen(), entries, Diagnosis(session.aimed(found.now), session.aimed(found.next)))
     for line in case.unread:
         print_notice(f"not read: {line}")

@@ -13,6 +13,7 @@ from tfjob_controller.client.diagnostics.timeline import (
     TimelineEntry,
     _of_checkpoints,
     fold_entries,
+    is_routine,
     sort_entries,
 )
 
@@ -134,3 +135,8 @@ def test_what_a_job_has_saved_and_restored_is_in_its_timeline() -> None:
         (at(9), "checkpoint-40 is not saved: no rights", True),
     ]
     assert sort_entries(_of_checkpoints("trainjob/train", None)) == []
+
+
+def test_normal_events_of_the_kubelet_are_routine_and_warnings_are_not() -> None:
+    entries = [*a_wrong_image("0"), event("worker-0", "Started [scheduler]: a [kubelet]: b", 1, is_warning=False)]
+    assert [entry.text.split()[0] for entry in entries if is_routine(entry)] == ["Pulling"]
