@@ -28,7 +28,7 @@ from tfjob_controller.client.reader import Reader
 from tfjob_controller.client.text import one_line
 from tfjob_controller.client.waitconditions import Until, condition_text, is_deletion, is_reached
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.command import EXIT_FAILED, EXIT_TIMEOUT
+from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.kubectl.commands.selection import check_selection, selected_jobs, worst
 from tfjob_controller.kubectl.output import (
     command_for,
@@ -39,6 +39,7 @@ from tfjob_controller.kubectl.output import (
     text_after_carriage_return,
 )
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.terminal import print_line
 
 # The colours, of the 16 of every terminal, that are readable on black and on white.

@@ -12,11 +12,12 @@ from tfjob_controller.client.reader import Reader
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.argumenttypes import JobName
-from tfjob_controller.kubectl.command import EXIT_FAILED, NAME, TABLE, WIDE, is_of_kubectl
+from tfjob_controller.kubectl.command import NAME, TABLE, WIDE, is_of_kubectl
 from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout, rows_of, sorted_rows
 from tfjob_controller.kubectl.fieldpath import FieldPath, order_of
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_error, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
+from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.commandline import UsageError
 from tfjob_controller.util.terminal import print_line
 
