@@ -52,7 +52,7 @@ class Value:
 def values(config: Mapping[str, Any]) -> list[Value]:
     """Returns all values. `config` is the controller's config file in the overlays."""
     return [
-        Value("image.repository", "localhost/tfjob-controller", "Image of all programs. No image is published."),
+        Value("image.repository", "", "Image of all programs. Required: no image is published."),
         Value("image.tag", "", "Its tag. Default: the appVersion of the chart."),
         Value("image.digest", "", "Such as sha256:…, which is used instead of the tag."),
         Value(
@@ -137,7 +137,7 @@ def _gangs() -> Iterator[Value]:
     )
     yield Value("gangScheduler.replicas", None, "Default: 2, and 1 in the mode affinity.", REPLICAS)
     yield from _pod("gangScheduler", _resources("100m", "192Mi", "1Gi"), "of tfjob-controller extender")
-    yield Value("gangScheduler.kubeScheduler.image.repository", "localhost/kube-scheduler", "Its image.")
+    yield Value("gangScheduler.kubeScheduler.image.repository", "", "Its image. Required in the mode scheduler.")
     yield Value("gangScheduler.kubeScheduler.image.tag", "", "Default: the Kubernetes version of the cluster.")
     yield Value("gangScheduler.kubeScheduler.image.digest", "", "Is used instead of the tag.")
     yield Value(

@@ -56,8 +56,15 @@ class Helm:
         return answer.out
 
     def template(self, values: Values, chart: Path = CHART, release: str = "release") -> list[Object]:
-        """Returns what a release would consist of."""
-        return documents(self.must("template", release, str(chart), values=values))
+        """Returns what a release would consist of, with these images unless `values` name others."""
+        return documents(self.must("template", release, str(chart), values=merged(IMAGES, values)))
+
+
+# A chart names no images.
+IMAGES: Values = {
+    "image": {"repository": "localhost/tfjob-controller"},
+    "gangScheduler": {"kubeScheduler": {"image": {"repository": "localhost/kube-scheduler"}}},
+}
 
 
 def merged(*values: Values) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from localcluster.crds import documents
 Object = dict[str, Any]
 
 SYSTEM = "tfjob-system"
+ANOTHER_NAMESPACE = MANIFESTS / "transformers" / "another-namespace"
 # The namespace of jobs in overlays/namespaced.
 JOBS = "default"
 OVERLAYS = sorted(path.parent.name for path in (MANIFESTS / "overlays").glob("*/kustomization.yaml"))
@@ -82,6 +83,17 @@ def template_of(deployment: Object) -> Object:
 def containers_of(deployment: Object) -> list[Object]:
     found: list[Object] = template_of(deployment)["spec"]["containers"]
     return found
+
+
+def environment_of(container: Object) -> dict[str, str]:
+    """Returns the variables of a container in a pod of the namespace `SYSTEM`."""
+    return {entry["name"]: SYSTEM if "valueFrom" in entry else entry["value"] for entry in container.get("env", ())}
+
+
+def arguments_of(container: Object) -> list[str]:
+    """Returns the arguments as the kubelet passes them, with variables replaced."""
+    variables = environment_of(container)
+    return [re.sub(r"\$\((\w+)\)", lambda match: variables[match[1]], argument) for argument in container["args"]]
 
 
 def port_names(deployment: Object) -> set[str]:

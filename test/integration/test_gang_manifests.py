@@ -11,7 +11,16 @@ import pytest
 import yaml
 
 from helpers.kubectl import MANIFESTS, Kubectl
-from helpers.renderings import SYSTEM, containers_of, named, of_kind, render, render_overlay
+from helpers.renderings import (
+    SYSTEM,
+    arguments_of,
+    containers_of,
+    environment_of,
+    named,
+    of_kind,
+    render,
+    render_overlay,
+)
 from helpers.rights import rights_of
 from localcluster.gangscheduler import ENVIRONMENT, NAME
 from tfjob_controller.cli import build_parser
@@ -46,7 +55,7 @@ def test_kube_scheduler_is_configured_as_the_one_that_the_tests_run(rendered: li
     scheduler = container(pod, "kube-scheduler")
     (mount,) = scheduler["volumeMounts"]
     assert f"--config={mount['mountPath']}/{name}" in scheduler["args"]
-    assert {each["name"]: each["value"] for each in scheduler["env"]} == ENVIRONMENT
+    assert environment_of(scheduler) == {"POD_NAMESPACE": SYSTEM, **ENVIRONMENT}
 
 
 def test_kube_scheduler_collects_garbage_before_it_reaches_the_containers_limit(pod: Object) -> None:
@@ -79,7 +88,7 @@ def options_of(pod: Object) -> ExtenderOptions:
     extender = container(pod, "extender")
     command, *argv = extender["command"]
     assert command == "tfjob-controller"
-    flags = vars(build_parser().parse_args([*argv, *extender["args"]]))
+    flags = vars(build_parser().parse_args([*argv, *arguments_of(extender)]))
     return resolve_extender({name: flags[name] for name in flags.keys() - {"command", "show_version"}}, {})
 
 
@@ -99,11 +108,12 @@ def test_both_programs_agree_on_address_and_patience_and_nobody_else_reaches_the
 
 
 def test_the_extender_follows_the_lease_of_its_kube_scheduler_which_is_not_that_of_the_clusters_own(
-    rendered: list[Object], options: ExtenderOptions
+    rendered: list[Object], pod: Object, options: ExtenderOptions
 ) -> None:
     (text,) = named(rendered, "ConfigMap", f"{NAME}-config")["data"].values()
-    election = yaml.safe_load(text)["leaderElection"]
-    assert (election["resourceNamespace"], election["resourceName"]) == (SYSTEM, NAME)
+    assert yaml.safe_load(text)["leaderElection"]["resourceName"] == NAME
+    scheduler = container(pod, "kube-scheduler")
+    assert f"--leader-elect-resource-namespace={SYSTEM}" in arguments_of(scheduler)
     assert (options.leader_lease_namespace, options.leader_lease_name) == (SYSTEM, NAME)
     role = named(rendered, "Role", f"{NAME}-leader")
     assert role["metadata"]["namespace"] == SYSTEM

@@ -233,7 +233,7 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
     kubeconfig = write_kubeconfig(gang_cluster, token, tmp_path / "kubeconfig")
     play = Play(gang_cluster.api)
     election = yaml.safe_load(SCHEDULER.read_text())["leaderElection"]
-    follows = {"leader_lease_namespace": election["resourceNamespace"], "leader_lease_name": election["resourceName"]}
+    follows = {"leader_lease_namespace": "tfjob-system", "leader_lease_name": election["resourceName"]}
     with running_gang_scheduler(kubeconfig, **follows) as scheduler:
         extender = extender_url(scheduler)
         with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig, leader_election=election):

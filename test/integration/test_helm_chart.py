@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.helm import CHART, Helm, Values, merged
+from helpers.helm import CHART, IMAGES, Helm, Values, merged
 from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.renderings import (
+    ANOTHER_NAMESPACE,
     COMPONENTS,
     CRDS_OVERLAY,
     JOBS,
     OVERLAYS,
     SYSTEM,
+    arguments_of,
     containers_of,
     named,
     of_kind,
@@ -34,7 +36,7 @@ Object = dict[str, Any]
 Key = tuple[str, str, str]
 
 # The overlays have no image of a version, and another one for kube-scheduler.
-IMAGES: Values = {
+TAGS: Values = {
     "image": {"tag": "latest"},
     "gangScheduler": {"kubeScheduler": {"image": {"tag": "v1.36.3"}}},
 }
@@ -116,25 +118,25 @@ def test_the_chart_renders_what_kustomize_renders(
     kubectl: Kubectl, helm: Helm, tmp_path: Path, combination: tuple[str, ...]
 ) -> None:
     overlay, *components = combination
-    given = (tmp_path, overlay, *components)
-    by_kustomize = render_with(kubectl, *given) if components else render_overlay(kubectl, overlay)
-    # An overlay for one namespace is in two; the name of the kustomization would move all objects to one.
-    if overlay == "namespaced" and components:
-        by_kustomize = render_in_two_namespaces(kubectl, tmp_path, components)
-    values = merged(IMAGES, NO_CRDS, OVERLAY_VALUES[overlay], *(COMPONENT_VALUES[each] for each in components))
+    by_kustomize = render_with(kubectl, tmp_path, overlay, *components)
+    values = merged(TAGS, NO_CRDS, OVERLAY_VALUES[overlay], *(COMPONENT_VALUES[each] for each in components))
     rendered = helm.template(values)
     if overlay == "namespaced":
-        by_kustomize = [each for each in by_kustomize if not is_for_users(each)]
-        rendered = [without_suffix(each) for each in rendered]
+        by_kustomize = [each for each in render_in_two_namespaces(kubectl, tmp_path) if not is_for_users(each)]
     expected, found = comparable(by_kustomize), comparable(rendered)
     assert expected.keys() == found.keys()
     for key, each in expected.items():
         assert found[key] == each, key
 
 
-def render_in_two_namespaces(kubectl: Kubectl, folder: Path, components: list[str]) -> list[Object]:
+def render_in_two_namespaces(kubectl: Kubectl, folder: Path) -> list[Object]:
+    """An overlay for one namespace is in two; the namespace of the kustomization would move all objects to one.
+
+    Cluster-scoped objects have the names of a further install, as those of such a release.
+    """
     path = folder / "kustomization.yaml"
     text = {key: value for key, value in yaml.safe_load(path.read_text()).items() if key != "namespace"}
+    text["transformers"] = [os.path.relpath(ANOTHER_NAMESPACE.resolve(), folder.resolve())]
     path.write_text(yaml.safe_dump(text))
     return render(kubectl, folder)
 
@@ -153,7 +155,7 @@ def test_the_chart_has_the_runtimes(kubectl: Kubectl, helm: Helm) -> None:
 
 
 def test_helm_finds_nothing_wrong_with_the_chart(helm: Helm) -> None:
-    said = helm.must("lint", str(CHART), "--strict")
+    said = helm.must("lint", str(CHART), "--strict", values=IMAGES)
     assert [line for line in said.splitlines() if line.startswith("[") and "icon is recommended" not in line] == []
 
 
@@ -181,12 +183,20 @@ def test_helm_finds_nothing_wrong_with_the_chart(helm: Helm) -> None:
             "gangScheduler.replicas must be 1 in the mode affinity",
             id="two that reserve",
         ),
+        pytest.param(
+            {"image": {"repository": ""}}, "image.repository is required: no image is published", id="no image"
+        ),
+        pytest.param(
+            merged(GANGS, {"gangScheduler": {"kubeScheduler": {"image": {"repository": ""}}}}),
+            "gangScheduler.kubeScheduler.image.repository is required",
+            id="no image of kube-scheduler",
+        ),
         pytest.param({"watchNamespace": "kube-system"}, "the controller runs no jobs in", id="a system namespace"),
         pytest.param({"watchNamespace": SYSTEM}, "runs no jobs in its own namespace", id="the own namespace"),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(helm: Helm, values: Values, words: str) -> None:
-    answer = helm.run("template", "release", str(CHART), values=values)
+    answer = helm.run("template", "release", str(CHART), values=merged(IMAGES, values))
     assert answer.code == 1
     assert [line for line in answer.error.splitlines() if words in line] != []
 
@@ -224,7 +234,7 @@ def test_values_reach_the_pods(helm: Helm) -> None:
         assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
         assert {each["imagePullPolicy"] for each in containers_of(deployment)} == {"Always"}
     dashboard = named(rendered, "Deployment", "tfjob-dashboard")
-    assert f"--hosts=tfjob-dashboard.{SYSTEM}.svc,jobs.example.com" in containers_of(dashboard)[0]["args"]
+    assert f"--hosts=tfjob-dashboard.{SYSTEM}.svc,jobs.example.com" in arguments_of(containers_of(dashboard)[0])
     assert {"secretName": "own", "defaultMode": 0o440} in [
         each.get("secret") for each in template_of(dashboard)["spec"]["volumes"]
     ]
@@ -273,23 +283,6 @@ def without_differences(given: Object) -> Object:
 def is_for_users(given: Object) -> bool:
     """Whether it is a role that only one release of a cluster has: `userRoles.install`."""
     return any("aggregate-to" in label for label in given["metadata"].get("labels", {}))
-
-
-def without_suffix(given: Object) -> Object:
-    """Releases for one namespace each have cluster-scoped objects of their own names, which end in their namespace."""
-    each = copy.deepcopy(given)
-    places = [(each["metadata"], "name")] if each["kind"] in CLUSTER_WIDE else []
-    match each:
-        case {"roleRef": {"kind": "ClusterRole"} as role}:
-            places.append((role, "name"))
-        case {"kind": "ValidatingAdmissionPolicyBinding", "spec": spec}:
-            places.append((spec, "policyName"))
-        case {"kind": "Deployment", "spec": {"template": {"spec": {"priorityClassName": _} as pod}}}:
-            places.append((pod, "priorityClassName"))
-    for place, key in places:
-        assert place[key].endswith(f"-{SYSTEM}")
-        place[key] = place[key].removesuffix(f"-{SYSTEM}")
-    return each
 
 
 def without_hashes(template: Object) -> None:

@@ -21,7 +21,7 @@ from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, ControllerProcess, controller_process
 from helpers.docs import commands
 from helpers.fleet import fleet_kubelet, runs
-from helpers.helm import CHART, Helm, Values
+from helpers.helm import CHART, IMAGES, Helm, Values, merged
 from helpers.kubectl import CRDS, MANIFESTS, Kubectl
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
@@ -133,7 +133,7 @@ def next_version(folder: Path) -> Path:
 @pytest.mark.long
 def test_jobs_and_crds_outlive_every_step_of_a_release(stage: Stage, tmp_path: Path) -> None:
     chart = next_version(tmp_path)
-    said = stage.helm.must("install", RELEASE, str(CHART), "--create-namespace")
+    said = stage.helm.must("install", RELEASE, str(CHART), "--create-namespace", values=IMAGES)
     assert "rollout status deployment/tfjob-controller" in said
     first = stage.controller("first")
     stage.user.must("get", "tfjobs")
@@ -162,7 +162,7 @@ def test_jobs_and_crds_outlive_every_step_of_a_release(stage: Stage, tmp_path: P
     # Without its rights, the program could not release the Lease, and the next one would wait for 15 s.
     stage.system.must("delete", "lease", "tfjob-controller")
 
-    stage.helm.must("install", RELEASE, str(chart))
+    stage.helm.must("install", RELEASE, str(chart), values=IMAGES)
     stage.controller("second")
     stage.jobs.end_replica("master")
     stage.jobs.await_phase("Done")
@@ -185,7 +185,7 @@ def test_the_commands_of_the_page_in_their_order(stage: Stage) -> None:
 
 
 def test_a_release_with_everything_is_far_below_the_limit_of_its_secret(stage: Stage) -> None:
-    stage.helm.must("install", RELEASE, str(CHART), "--create-namespace", values=EVERYTHING)
+    stage.helm.must("install", RELEASE, str(CHART), "--create-namespace", values=merged(IMAGES, EVERYTHING))
     (secret,) = stage.get("secrets", "-l", f"owner=helm,name={RELEASE}")["items"]
     assert len(base64.b64decode(secret["data"]["release"])) < MAX_STORED_BYTES
     # Nothing is applied by the client, whose annotation has a limit of 256 KiB.
@@ -196,7 +196,7 @@ def test_releases_for_one_namespace_each_do_not_clash(stage: Stage) -> None:
     for team in ("red", "blue"):
         stage.system.must("create", "namespace", team)
         helm = Helm(stage.helm.home, f"{team}-system", stage.helm.kubeconfig)
-        settings: Values = {"watchNamespace": team, "crds": {"install": False}}
+        settings: Values = merged(IMAGES, {"watchNamespace": team, "crds": {"install": False}})
         helm.must("install", RELEASE, str(CHART), "--create-namespace", values=settings)
     names = stage.system.must("get", "clusterroles", "-l", OF_RELEASE, "-o", "name").split()
     assert [each.partition("/")[2] for each in names] == [
@@ -209,9 +209,9 @@ def test_what_kubectl_installed_can_be_taken_over(stage: Stage) -> None:
     stage.system.must("delete", "-k", str(CRDS), "--ignore-not-found")
     stage.system.must("apply", "--server-side", "-k", str(CRDS))
     stage.system.must("apply", "-k", str(MANIFESTS / "overlays" / "standalone"))
-    refused = stage.helm.run("install", RELEASE, str(CHART))
+    refused = stage.helm.run("install", RELEASE, str(CHART), values=IMAGES)
     assert (refused.code, "invalid ownership metadata" in refused.error) == (1, True)
-    stage.helm.must("install", RELEASE, str(CHART), "--take-ownership", "--force-conflicts")
+    stage.helm.must("install", RELEASE, str(CHART), "--take-ownership", "--force-conflicts", values=IMAGES)
     assert stage.get("crd", CRD)["metadata"]["annotations"]["meta.helm.sh/release-name"] == RELEASE
     (container,) = stage.get("deployment", "tfjob-controller")["spec"]["template"]["spec"]["containers"]
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]

@@ -18,7 +18,9 @@ from helpers.renderings import (
     JOBS,
     PROGRAMS,
     SYSTEM,
+    arguments_of,
     containers_of,
+    environment_of,
     moved,
     named,
     of_kind,
@@ -244,11 +246,10 @@ RESOLVERS: dict[str, Callable[[Object, Object], RunOptions | ExtenderOptions | D
 def options_of(container: Object) -> RunOptions | ExtenderOptions | DashboardOptions:
     """What the shipped flags and variables say; an unknown one ends the test."""
     _, *argv = container["command"]
-    flags = vars(build_parser().parse_args([*argv, *container["args"]]))
+    flags = vars(build_parser().parse_args([*argv, *arguments_of(container)]))
     command = flags["command"]
     given = {name: flags[name] for name in flags.keys() - {"command", "show_version"}}
-    environment = {each["name"]: each["value"] for each in container.get("env", ())}
-    return RESOLVERS[command](given, environment)
+    return RESOLVERS[command](given, environment_of(container))
 
 
 def our_containers(deployments: list[Object]) -> list[Object]:

@@ -1,0 +1,100 @@
+"""Two installs in one cluster, each in a namespace of its own, with the rights of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.kubectl import Kubectl
+from helpers.poll import eventually
+from helpers.renderings import ANOTHER_NAMESPACE, SYSTEM, our_own, render, render_with
+
+pytestmark = pytest.mark.cluster
+
+# kustomize gives policies a namespace, which the API server drops.
+CLUSTER_WIDE = re.compile("Namespace|Cluster.*|PriorityClass|ValidatingAdmission.*")
+INSTALLS = [
+    ("standalone",),
+    ("gang-affinity",),
+    # Every component that adds objects.
+    ("ha-monitored", "dashboard", "kubeflow-trainer", "node-autoscaler", "progress-server"),
+]
+
+Object = dict[str, Any]
+
+
+def render_in(namespace: str, folder: Path, overlay: str, *components: str) -> list[Object]:
+    """Renders an overlay of a user's own, as docs/install.md describes it."""
+    kubectl = Kubectl(Path(os.devnull), folder / "cache")
+    render_with(kubectl, folder, overlay, *components)
+    path = folder / "kustomization.yaml"
+    text = yaml.safe_load(path.read_text())
+    text["namespace"] = namespace
+    text["transformers"] = [os.path.relpath(ANOTHER_NAMESPACE.resolve(), folder.resolve())]
+    path.write_text(yaml.safe_dump(text))
+    return render(kubectl, folder)
+
+
+@pytest.mark.parametrize("install", INSTALLS, ids="+".join)
+def test_an_install_in_another_namespace_names_no_object_of_the_default_one(
+    tmp_path: Path, install: tuple[str, ...]
+) -> None:
+    rendered = render_in("team-x", tmp_path, *install)
+    text = yaml.safe_dump(rendered)
+    # The class of priority and the network policy have that name too.
+    assert SYSTEM not in re.sub(
+        rf"(name: {SYSTEM}|ClassName: {SYSTEM}-team-x|name: {SYSTEM}-team-x)$", "", text, flags=re.MULTILINE
+    )
+    assert "system:serviceaccount:team-x:tfjob-controller" in text
+    wide = [entry for entry in rendered if CLUSTER_WIDE.fullmatch(entry["kind"])]
+    assert all(entry["metadata"]["name"].endswith("team-x") for entry in wide)
+    names = {(entry["kind"], entry["metadata"]["name"]) for entry in wide}
+    for binding in wide:
+        if binding["kind"] == "ClusterRoleBinding" and not binding["roleRef"]["name"].startswith("system:"):
+            assert ("ClusterRole", binding["roleRef"]["name"]) in names
+        if binding["kind"] == "ValidatingAdmissionPolicyBinding":
+            assert ("ValidatingAdmissionPolicy", binding["spec"]["policyName"]) in names
+
+
+@pytest.fixture
+def installs(administrator: Kubectl, tmp_path: Path) -> Iterator[list[str]]:
+    """Two namespaces with `ha`. Both are deleted at the end, whatever is left of them."""
+    namespaces = [f"install-{secrets.token_hex(4)}" for _ in range(2)]
+    for namespace in namespaces:
+        objects = our_own(render_in(namespace, tmp_path, "ha"))
+        (tmp_path / f"{namespace}.yaml").write_text(yaml.safe_dump_all(objects))
+        administrator.must("apply", "--server-side", "-f", str(tmp_path / f"{namespace}.yaml"))
+    yield namespaces
+    for namespace in namespaces:
+        delete(administrator, tmp_path, namespace)
+
+
+def delete(kubectl: Kubectl, folder: Path, namespace: str) -> None:
+    kubectl.must("delete", "--ignore-not-found", "--wait=false", "-f", str(folder / f"{namespace}.yaml"))
+
+
+def may_watch(kubectl: Kubectl, namespace: str) -> bool:
+    """Whether both programs of the install may watch all pods."""
+    accounts = (f"system:serviceaccount:{namespace}:{name}" for name in ("tfjob-controller", "gang-scheduler"))
+    asked = ("auth", "can-i", "watch", "pods", "--all-namespaces", "--as")
+    return all(kubectl.run(*asked, account).code == 0 for account in accounts)
+
+
+def test_deleting_one_install_leaves_the_rights_of_the_other(
+    administrator: Kubectl, installs: list[str], tmp_path: Path
+) -> None:
+    eventually(lambda: all(may_watch(administrator, namespace) for namespace in installs))
+    first, second = installs
+    delete(administrator, tmp_path, second)
+    eventually(lambda: not may_watch(administrator, second))
+    assert may_watch(administrator, first)
+    policies = administrator.must("get", "validatingadmissionpolicies,priorityclasses", "-o", "name").split()
+    assert [name for name in policies if name.endswith(first)]
+    assert not [name for name in policies if name.endswith(second)]
