@@ -18,7 +18,6 @@ from tfjob_controller.client.errors import (
     JobDeletedError,
     JobEndedError,
     WaitTimeoutError,
-    is_unknown_kind,
 )
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.listwatch import closed_after

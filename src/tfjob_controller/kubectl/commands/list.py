@@ -17,8 +17,8 @@ from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, Ta
 from tfjob_controller.kubectl.fieldpath import FieldPath, order_of
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_error, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
-from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.terminal import print_line
 
 _ReadT = TypeVar("_ReadT")

@@ -14,8 +14,8 @@ from tfjob_controller.client.job import Job
 from tfjob_controller.kubectl.command import CLIENT, EXIT_TIMEOUT, SERVER
 from tfjob_controller.kubectl.output import print_error, print_notice
 from tfjob_controller.kubectl.session import Session
-from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.terminal import print_line
 
 _CLIENT_ERRORS = range(400, 500)
