@@ -35,9 +35,6 @@ from tfjob_controller.api.gang import (
     kind_of,
     member_of,
 )
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
-from tfjob_controller.api.tfjob.types import TFJOBS
-from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
@@ -50,6 +47,7 @@ from tfjob_controller.jobs.naming import (
     replica_id_of,
     runtime_id_of,
 )
+from tfjob_controller.kinds import job_resources
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
@@ -250,8 +248,9 @@ def _key_of(job: _JobIdentity, word: str) -> JobKey:
 
 def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[JobKey]]:
     """The jobs of a namespace by word; without a word if the user may not list all kinds whose pods it names."""
-    found: dict[str, set[JobKey]] = {"tfjob": set(), "trainjob": set()}
-    for resource in (TFJOBS, TRAINJOBS, KUBEFLOW_TRAINJOBS):
+    resources = job_resources()
+    found: dict[str, set[JobKey]] = {resource.kind.lower(): set() for resource in resources}
+    for resource in resources:
         word = resource.kind.lower()
         try:
             jobs = ResourceClient(requester, resource, decoder_for(_JobIdentity), **_PATIENCE).list(namespace)

@@ -4,3 +4,15 @@ A folder has the plan of a job (`plan`), its pods (`podtemplate`), its status on
 (`caches`) and its adapter (`kind`), as far as they differ. Start reading with `registry.py`, then
 `kindcontroller.py`, which is what the program runs for each.
 """
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+
+from tfjob_controller.kube.meta import Resource
+
+
+def job_resources() -> Sequence[Resource]:
+    """Returns the resources of all kinds. It imports none of their adapters, so that commands start quickly."""
+    folders = (module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    return [import_module(f"{__name__}.{folder}").RESOURCE for folder in folders]

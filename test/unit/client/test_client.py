@@ -163,7 +163,7 @@ OF_CLUSTER = 'User "u" cannot {} resource "{}" in API group "g" at the cluster s
         ("get", "clustertrainingruntimes", "ask a cluster administrator to bind the ClusterRole `view` to you"),
         ("patch", "clustertrainingruntimes", "ask a cluster administrator for this right"),
         ("list", "nodes", "ask a cluster administrator to bind the ClusterRole `tfjob-cluster-viewer` to you"),
-        ("impersonate", "users", "ask a cluster administrator for this right"),
+        ("impersonate", "users", "ask an administrator for the right to act as that user"),
     ],
 )
 def test_a_request_beyond_one_namespace_is_a_matter_of_cluster_roles(verb: str, resource: str, remedy: str) -> None:

@@ -17,7 +17,7 @@ from tfjob_controller.client.reader import TableColumn, TablePage
 from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.command import JSON, YAML
 from tfjob_controller.kubectl.commands.follow import print_replicas
-from tfjob_controller.kubectl.commands.list import GrowingTable, JobList
+from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout
 from tfjob_controller.kubectl.output import (
     escape_terminal_controls,
     print_error,
@@ -127,7 +127,7 @@ def test_no_line_writes_over_the_prefix_that_says_whose_it_is() -> None:
 
 def test_titles_of_a_watched_table_are_shown_in_one_line() -> None:
     page = TablePage("Table", [TableColumn(f"Name{HARM}")], [])
-    (line,) = GrowingTable([JobList(TFJOB, [page])], with_namespace=False, wide=False).lines()
+    (line,) = GrowingTable([JobList(TFJOB, [page])], TableLayout(False)).lines()
     assert is_harmless(line)
 
 

@@ -1,1 +1,5 @@
 """Kubeflow Trainer's own TrainJobs (trainer.kubeflow.org). Start reading with `kind.py`."""
+
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS as RESOURCE
+
+__all__ = ["RESOURCE"]

@@ -142,7 +142,7 @@ def _awaited_jobs(session: Session, parsed: Namespace) -> list[Job]:
         try:
             jobs.append(session.job(name))
         except ClientError as error:
-            if error.api_error is None or not error.api_error.is_not_found or is_unknown_kind(error.api_error):
+            if error.api_error is None or not error.api_error.is_not_found or error.api_error.is_unknown_kind:
                 raise
             print_line(f"{name} deleted")
     return jobs
