@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,16 @@ def installs(administrator: Kubectl, tmp_path: Path) -> Iterator[list[str]]:
     for namespace in namespaces:
         objects = our_own(render_in(namespace, tmp_path, "ha"))
         (tmp_path / f"{namespace}.yaml").write_text(yaml.safe_dump_all(objects))
-        administrator.must("apply", "--server-side", "-f", str(tmp_path / f"{namespace}.yaml"))
+        of_objects = replace(administrator, namespace="")
+        of_objects.must("apply", "--server-side", "-f", str(tmp_path / f"{namespace}.yaml"))
     yield namespaces
     for namespace in namespaces:
         delete(administrator, tmp_path, namespace)
 
 
 def delete(kubectl: Kubectl, folder: Path, namespace: str) -> None:
-    kubectl.must("delete", "--ignore-not-found", "--wait=false", "-f", str(folder / f"{namespace}.yaml"))
+    path = str(folder / f"{namespace}.yaml")
+    replace(kubectl, namespace="").must("delete", "--ignore-not-found", "--wait=false", "-f", path)
 
 
 def may_watch(kubectl: Kubectl, namespace: str) -> bool:

@@ -154,7 +154,8 @@ def test_queue_shows_the_next_gang_and_the_missing_resources(
     assert [line.split()[:3] for line in shares.splitlines()[2:]] == [[namespace, "0", "2"]]
     assert "12 cpu (4 of 16 free)" in out
     assert "needs 12 CPUs more" in out
-    assert error.startswith("0 gangs with capacity")
+    assert "No Lease and no pod shows that the gang scheduler runs" in error
+    assert "\n0 gangs with capacity" in error
     assert [each["gang"] for each in json.loads(plugin("queue", "-n", namespace, "-o", "json")[1])["waiting"]] == [
         "first",
         "second",

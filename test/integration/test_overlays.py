@@ -312,7 +312,7 @@ def test_a_policy_concerns_the_account_of_a_deployment_and_is_bound(
         condition["expression"]
         for policy in of_kind(rendered, "ValidatingAdmissionPolicy")
         for condition in policy["spec"]["matchConditions"]
-        if "userInfo" in condition["expression"]
+        if "userInfo.username ==" in condition["expression"]
     }
     assert users == {f"request.userInfo.username == 'system:serviceaccount:{SYSTEM}:{each}'" for each in accounts}
     names, bound = ({each["metadata"]["name"] for each in of_kind(rendered, kind)} for kind in POLICIES)
