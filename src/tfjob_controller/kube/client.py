@@ -32,8 +32,8 @@ PAGE_SIZE = 500
 _SMALLER = 10
 _decode_managed = decoder_for(ManagedObject)
 # Source: apimachinery pkg/apis/meta/v1/types.go (CreateOptions); the default for JSON is Warn.
-_STRICT = {"fieldValidation": "Strict"}
-_DRY_RUN = {"dryRun": "All"}
+STRICT = {"fieldValidation": "Strict"}
+DRY_RUN = {"dryRun": "All"}
 
 # The program's start waits for this request: after this time it is logged as failing and sent again.
 _VERSION_SECONDS = 5.0
@@ -117,7 +117,7 @@ class ResourceClient(Generic[ObjectT]):
         With `dry_run` the server only returns the object as it would be.
         """
         path = self._path(namespace, name, subresource)
-        return self._object("PATCH", path, body, MERGE_PATCH, _DRY_RUN if dry_run else None)
+        return self._object("PATCH", path, body, MERGE_PATCH, DRY_RUN if dry_run else None)
 
     def delete(
         self,
@@ -140,7 +140,7 @@ class ResourceClient(Generic[ObjectT]):
         wanted = (("uid", uid), ("resourceVersion", resource_version))
         if preconditions := {key: each for key, each in wanted if each}:
             options["preconditions"] = preconditions
-        path, query = self._path(namespace, name), _DRY_RUN if dry_run else None
+        path, query = self._path(namespace, name), DRY_RUN if dry_run else None
         answer = self._send("DELETE", path, encode(options), query=query, repeatable=bool(uid))
         try:
             is_terminating = _decode_deleted(answer).metadata.deletion_timestamp is not None
