@@ -134,7 +134,7 @@ def test_the_answer_of_the_dry_run_is_shown_at_the_field_that_it_names(guest: Vi
     for label, text in (("Name", "Not_A_Name"), ("Image", "x:1")):
         fill(page, label, text)
     press(page, "Check")
-    expect_problem(page, "Name", "lowercase")
+    expect_problem(page, "Name", "lower-case letters")
     for label, text in (("Name", "a"), ("Framework", "torch"), ("Elastic: at least", "3"), ("Elastic: at most", "2")):
         fill(page, label, text)
     press(page, "Check")
@@ -175,15 +175,19 @@ def test_no_field_can_inject_anything(guest: Visitor) -> None:
     press(page, "Write to YAML")
     expect_problem(page, "Nodes", "has more than 20 characters")
     hostile = {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": PRINTABLE}}
-    program = {"image": "x", "command": [PRINTABLE]}
-    text = yaml.safe_dump(hostile | {"spec": {"framework": SCRIPT, "trainer": program}})
+    program = {"image": "x", "command": [PRINTABLE], "env": [{"name": f"={SCRIPT}", "value": "x"}]}
+    spec = {"numNodes": 1, "framework": SCRIPT, "trainer": program}
+    text = yaml.safe_dump(hostile | {"spec": spec})
     fill(page, "Manifest", text)
     expect(field(page, "Framework")).to_have_value(SCRIPT)
+    press(page, "Check")
+    expect_problem(page, "Name", "lower-case letters")
+    fill(page, "Name", "harmless")
     press(page, "Check")
     expect_problem(page, "Framework", "lower-case letters")
     fill(page, "Framework", "")
     press(page, "Check")
-    expect_problem(page, "Name", "<script>")
+    expect_problem(page, "Manifest", "<script>")
     fill(page, "Manifest", f"</textarea>{PRINTABLE}: [")
     expect_problem(page, "Manifest", "cannot be read")
     assert page.locator("main img, main script").count() == 0

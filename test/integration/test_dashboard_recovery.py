@@ -62,14 +62,14 @@ def test_pages_that_are_open_say_that_the_api_server_is_away_and_recover_by_them
             proxy.is_refusing = True
             proxy.cut_all()
             for page in (guest.page, job):
-                expect(page.locator(".notice")).to_contain_text(NOTICE)
+                expect(page.locator("main .notice")).to_contain_text(NOTICE)
             expect(job.get_by_label("Diagnosis")).to_contain_text("it runs")
             for page in pages.values():
                 expect(page.locator("#connection")).to_contain_text(OLD)
 
             proxy.is_refusing = False
             for page in (guest.page, job):
-                expect(page.locator(".notice")).to_have_count(0)
+                expect(page.locator("main .notice")).to_have_count(0)
             for page in pages.values():
                 expect(page.locator("#connection")).to_be_hidden()
             trial.end("master-0")
@@ -182,7 +182,7 @@ def test_a_namespace_that_was_deleted_is_said_to_be_gone(
         expect(job.get_by_label("Diagnosis")).to_be_visible()
         kubectl.must("delete", "namespace", space, "--wait=false")
         expect(job.locator("#view")).to_contain_text("was deleted")
-        expect(guest.page.locator(".notice")).to_contain_text(space)
+        expect(guest.page.locator("main .notice")).to_contain_text(space)
         eventually(lambda: not any(each["metadata"]["name"] == space for each in api.list("/api/v1/namespaces")), 120)
         guest.page.reload()
         expect(guest.page.get_by_text(f"There is no namespace {space}.")).to_be_visible()

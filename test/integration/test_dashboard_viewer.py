@@ -103,7 +103,7 @@ def test_a_chosen_namespace_is_kept_from_page_to_page(guest: Guest) -> None:
 
 
 def test_what_needs_rights_on_the_cluster_names_the_cluster_role_and_who_can_give_it(guest: Guest) -> None:
-    page, notice = guest.page, guest.page.locator(".notice")
+    page, notice = guest.page, guest.page.locator("main .notice")
     for path, role in (("/jobs", "view"), ("/queue", "view"), ("/cluster", "tfjob-cluster-viewer")):
         page.goto(f"{guest.address}{path}?namespace=")
         expect(notice).to_contain_text(f"ask a cluster administrator to bind the ClusterRole `{role}` to you")

@@ -232,8 +232,9 @@ def test_the_shipped_service_account_is_enough_for_both_programs(gang_cluster: C
     await_policies(kubectl, NAME, f"{PODS}/none/binding", binding)
     kubeconfig = write_kubeconfig(gang_cluster, token, tmp_path / "kubeconfig")
     play = Play(gang_cluster.api)
-    election = yaml.safe_load(SCHEDULER.read_text())["leaderElection"]
-    follows = {"leader_lease_namespace": "tfjob-system", "leader_lease_name": election["resourceName"]}
+    # The namespace is a flag in the manifest.
+    election = yaml.safe_load(SCHEDULER.read_text())["leaderElection"] | {"resourceNamespace": SYSTEM}
+    follows = {"leader_lease_namespace": SYSTEM, "leader_lease_name": election["resourceName"]}
     with running_gang_scheduler(kubeconfig, **follows) as scheduler:
         extender = extender_url(scheduler)
         with KubeScheduler(gang_cluster.own, extender, kubeconfig=kubeconfig, leader_election=election):

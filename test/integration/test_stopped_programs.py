@@ -37,7 +37,9 @@ def programs(cluster: Cluster) -> Iterator[None]:
     elected = {"leader_elect": True, "leader_elect_lease_namespace": NAMESPACE}
     with (
         running_gang_scheduler(cluster.kubeconfig) as scheduler,
-        GangScheduler(cluster.own, extender_url(scheduler), leader_election=election),
+        GangScheduler(
+            cluster.own, extender_url(scheduler), kubeconfig=cluster.kubeconfig, leader_election=election
+        ),
         running_controller(cluster.kubeconfig, NAMESPACE, **elected),
     ):
         yield
@@ -62,11 +64,12 @@ def test_reports_are_no_longer_the_present_state_once_their_programs_have_stoppe
         Jobs(gang_cluster.api, NAMESPACE).submit(gang_job("large", 20))
         job = Client.over(requester, NAMESPACE).job("large")
         eventually(lambda: explained(job.refresh(), datetime.now(UTC)).now.startswith("its gang does not fit even"))
-        now = datetime.now(UTC)
-        queue = read_queue(requester, NAMESPACE, now)
+        # They lead before their Leases are in the watch cache of the API server.
+        eventually(lambda: job.describe().hints == [])
+        queue = read_queue(requester, NAMESPACE, datetime.now(UTC))
         assert queue.report is not None
-        assert (queue.report.state, job.describe().hints) == ("running", [])
-    later = now + timedelta(minutes=12, seconds=45)
+        assert queue.report.state == "running"
+    later = datetime.now(UTC) + timedelta(minutes=12, seconds=45)
     found = explained(job, later)
     assert found.now.startswith("the gang scheduler stopped 12m ago; its last report: its gang does not fit even")
     deployment = "check its Deployment: kubectl get deployment {} -n gangs"
