@@ -53,7 +53,7 @@ from localcluster.programs import (
 from localcluster.report import Report, to_stderr
 from localcluster.state import Condition, ProgramRecord, StackState
 
-READY_TIMEOUT_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 180.0
 _POLL_SECONDS = 0.05
 GUARD = "guard"
 _TELLING = re.compile(r"\berror\b|\bfailed\b|not defined|unknown flag|panic:|fatal", re.IGNORECASE)
@@ -262,8 +262,9 @@ class ControlPlane:
     def _spawn(self, found: StackState, name: str) -> None:
         record = self._record(found, name)
         environment = {"PYTHONPATH": str(binaries.HACK)} if name == GUARD else programs.ENVIRONMENT
+        # etcd's snapshots, which have all Secrets, would be readable for everybody otherwise.
         record.identity = process.spawn(
-            record.argv, log=Path(record.log), mark=self._folder, cwd=self._folder, env=environment
+            record.argv, log=Path(record.log), mark=self._folder, cwd=self._folder, env=environment, umask=0o077
         )
         state.write(self._folder, found)
 

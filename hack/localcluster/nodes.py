@@ -32,7 +32,7 @@ from localcluster.programs import Options, User
 from localcluster.report import Report, to_stderr
 from localcluster.shell import run
 
-READY_TIMEOUT_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 180.0
 # The programs of containerd come first: images are unpacked with them while the others are built.
 _PROGRAMS = (*CONTAINERD_PROGRAMS, *node.PROGRAMS, *binaries.CONTROL_PLANE, "coredns")
 # The images of every stack's nodes; `prepare` and `load_image` add others.

@@ -72,11 +72,18 @@ def is_alive(identity: Identity) -> bool:
 
 
 def spawn(
-    argv: Sequence[str], *, log: Path, mark: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    log: Path,
+    mark: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    umask: int = -1,
 ) -> Identity:
     """Starts a program in its own session, without Ctrl-C, with output appended to `log` (mode 0600).
 
-    `mark` is the state folder of its stack; `env` is added to the environment. Raises OSError.
+    `mark` is the state folder of its stack; `env` is added to the environment; a negative `umask` is that of this
+    process. Raises OSError.
     """
     environment = {**os.environ, **(env or {}), MARK: str(mark.resolve())}
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
@@ -88,6 +95,7 @@ def spawn(
             cwd=cwd,
             env=environment,
             start_new_session=True,
+            umask=umask,
         )
     _children[child.pid] = child
     # A child that has already ended has no identity; its pid is ours until it is reaped, so 0 matches no process.

@@ -54,7 +54,6 @@ def check(figures: dict[str, Any]) -> None:
 
 # Each attack has its own test; this one proves that the tool works, in four minutes of both cores.
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_all_attacks_at_once_end_no_program_and_delay_no_other_tenant() -> None:
     check(attack(SMALL, 580))
 

@@ -17,7 +17,6 @@ SMALL = {"CHAOS_JOBS": "5", "CHAOS_KILLS": "10", "CHAOS_SEED": "4", "CHAOS_PARAL
 
 @pytest.mark.long
 @pytest.mark.nodes
-@pytest.mark.timeout(900)
 def test_no_checkpoint_is_lost_or_broken_while_what_saves_it_is_killed() -> None:
     if stack.existing_kubeconfig() is not None:
         pytest.skip("kills containers, so it needs nodes of its own: unset KUBECONFIG")

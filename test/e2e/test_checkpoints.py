@@ -15,7 +15,7 @@ from helpers.s3server import S3Server
 from helpers.trainmanifests import trainjob
 from localcluster import images
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 SECRET, BUCKET = "storage", "checkpoints"
 # It stops at step 30 unless it was resumed, and needs no framework.

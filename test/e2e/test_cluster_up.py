@@ -41,7 +41,6 @@ def test_a_warm_cluster_up_is_ready_within_ten_seconds(environment: dict[str, st
 
 @pytest.mark.nodes
 @pytest.mark.usefixtures("own_nodes")
-@pytest.mark.timeout(600)
 @pytest.mark.long
 def test_every_command_of_the_page_does_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
     """A stack without nodes is ended before that with nodes is started, of which one is killed and comes back.

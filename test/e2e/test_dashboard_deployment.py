@@ -22,7 +22,7 @@ from helpers.poll import eventually
 from localcluster import binaries, images
 from localcluster import nodes as nodes_module
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 PAGE, HEADING = "docs/dashboard.md", "## One dashboard for a team"
 PODS = f"/api/v1/namespaces/{SYSTEM}/pods"

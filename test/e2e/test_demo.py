@@ -25,10 +25,10 @@ from helpers.manifests import tfjob
 from helpers.poll import eventually
 from localcluster import images, process, stack, state
 
-pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(3 * 300)]
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes")]
 
 # The promise is 120 s on a machine that does nothing else; here it may.
-TIMEOUT_SECONDS = 290
+TIMEOUT_SECONDS = 600
 JOBS = "/apis/kubeflow.org/v1alpha1/namespaces/default/tfjobs"
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -108,7 +108,7 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
     assert kubectl.must("get", "tfjob", "example-job", "-o", "jsonpath={.status.state}") == "Succeeded"
 
     down = [sys.executable, "-m", "localcluster", "down"]
-    subprocess.run(down, cwd=ROOT / "hack", check=True, capture_output=True, timeout=60)
+    subprocess.run(down, cwd=ROOT / "hack", check=True, capture_output=True, timeout=300)
     assert process.marked(folder) == []
     assert machine.listing() == before
 

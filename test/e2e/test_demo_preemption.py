@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.nodes,
     pytest.mark.long,
     pytest.mark.usefixtures("own_nodes"),
-    pytest.mark.timeout(900),
 ]
 
 # A minute and a half on a machine that does nothing else.

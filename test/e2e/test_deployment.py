@@ -26,14 +26,14 @@ from localcluster.api import RefusedError
 from localcluster.images import TENSORFLOW
 
 # A node is given up after 30 s, on two processors that may be busy otherwise.
-pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow")]
 
 OVERLAY = "standalone"
 NAME = "tfjob-controller"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:{NAME}"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{NAME}"
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 
 Object = dict[str, Any]
 

@@ -16,7 +16,7 @@ from localcluster import images, process, stack, state
 from localcluster import nodes as nodes_module
 from localcluster.api import Api
 
-pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("own_nodes")]
 
 PAGE = "docs/first-hour.md"
 # What an installation leaves is of one of these.

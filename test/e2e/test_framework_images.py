@@ -10,7 +10,7 @@ from helpers.poll import until
 from localcluster import images
 from localcluster import nodes as nodes_module
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 # With -v, Python names the source of a module that it had to compile, and puts bytecode's names in quotes.
 COMPILED = """

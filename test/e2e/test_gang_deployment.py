@@ -16,7 +16,7 @@ from helpers.docsshell import Shell, run_all
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.nodes
 
 # Runs until somebody creates the file.
 WAITS = "import pathlib, time\nwhile not pathlib.Path('/tmp/end').exists(): time.sleep(0.1)"

@@ -25,7 +25,7 @@ from localcluster import nodes as nodes_module
 from localcluster.crds import install_crds
 from localcluster.kubeflowtrainer import install_kubeflow_crds
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 Object = dict[str, Any]
 

@@ -20,7 +20,7 @@ from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import RealClock
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 # A kubelet looks every ten seconds for logs of more than 10 MiB, and rotates them. The program prints nearly that much
 # at first, of which no follower reads more than the last 1000 lines, which are short. It prints the rest when it is

@@ -33,7 +33,7 @@ def service(name: str, app: str, port: int, **spec: Any) -> dict[str, Any]:
 
 def kubectl(cluster: Cluster, *arguments: str, check: bool = True) -> str:
     argv = [str(binaries.ensure("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=check).stdout
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=check).stdout
 
 
 def is_available(cluster: Cluster, space: str, name: str) -> bool:

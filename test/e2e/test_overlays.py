@@ -10,7 +10,7 @@ from helpers import deployed
 from helpers.cluster import Cluster
 from helpers.kubectl import Kubectl
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import yaml
 from helpers.cluster import Cluster
 from helpers.controller import Jobs
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.nodes
 
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 600.0
 # The chief ends once the parameter server answers.
 PARAMETER_SERVER = """
 apiVersion: kubeflow.org/v1alpha1

@@ -20,7 +20,7 @@ from localcluster import nodes as nodes_module
 from localcluster.foreigncrds import install_monitoring_crds
 
 # Deployments of five pods are rolled out twice and two jobs run, on two processors that may be busy otherwise.
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.nodes
 
 PAGE = "docs/production.md"
 # The files that the reader writes.

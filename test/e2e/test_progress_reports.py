@@ -22,7 +22,7 @@ from localcluster.crds import install_crds
 from localcluster.kubeflowtrainer import install_kubeflow_crds
 from tfjob_controller.flags import BindAddress
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 Object = dict[str, Any]
 

@@ -121,7 +121,7 @@ def grant_rights_as_the_page_says(cluster: Cluster) -> None:
         "KUBECONFIG": str(cluster.kubeconfig),
         "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
     }
-    subprocess.run(shlex.split(RIGHTS), cwd=DOCS.parent, env=environment, check=True, timeout=60)
+    subprocess.run(shlex.split(RIGHTS), cwd=DOCS.parent, env=environment, check=True, timeout=300)
 
 
 def healthy_targets(prometheus: Prometheus) -> set[tuple[str, str, str]]:

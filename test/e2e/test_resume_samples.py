@@ -15,7 +15,7 @@ from helpers.realtrainjobs import TrainJobs
 from helpers.s3server import S3Server
 from localcluster import images
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 Object = dict[str, Any]
 

@@ -13,10 +13,10 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.podwatch import watching_pods
 from helpers.poll import eventually
 
-pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nodes, pytest.mark.usefixtures("tensorflow")]
 
 # Five TensorFlows start on two processors that may be busy otherwise.
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 # A server that does not heed SIGTERM is killed after the pod's grace of 30 s, and its exit code is 137.
 TERMINATED = 128 + signal.SIGTERM
 

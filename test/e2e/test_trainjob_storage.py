@@ -19,7 +19,7 @@ from helpers.realtrainjobs import TrainJobs
 from helpers.s3server import S3Server
 from localcluster import images, network
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 SAMPLE, SECRET = "trainjob-finetune", "finetune-storage"
 BUCKET, MODELS = "ml-datasets", "ml-models"

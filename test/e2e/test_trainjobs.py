@@ -11,7 +11,7 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.realtrainjobs import TrainJobs
 from localcluster import images
 
-pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.nodes
 
 Object = dict[str, Any]
 

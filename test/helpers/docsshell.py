@@ -24,7 +24,7 @@ from helpers.poll import eventually
 from localcluster import binaries
 
 # This limit only ends commands that hang.
-_TIMEOUT_SECONDS = 150
+_TIMEOUT_SECONDS = 600
 # Commands that run until they are interrupted are ended after their first output.
 _ENDLESS = re.compile(
     r"kubectl\s(?:[^|;&\n]*\s)?(?:get|events)\s[^|;&\n]*(?:-w|--watch)\b"
@@ -62,7 +62,7 @@ process.wait()
 sys.exit(0 if said else process.returncode or 1)
 """
 # How long commands that only read are repeated until the output is as on the page: pods need a moment.
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 LOOKS = ("get", "describe", "logs", "events", "wait", "rollout", "top", "tfjob list", "tfjob describe", "tfjob explain",
          "tfjob logs", "tfjob queue", "tfjob top")  # fmt: skip
 _HEADER = re.compile(r"^[A-Z][A-Z ()./-]*$")

@@ -31,7 +31,7 @@ from tfjob_controller.jobs.naming import replica_id_of
 NODES = ("node-1", "node-2")
 RESOURCES = {**DEFAULT_RESOURCES, "nvidia.com/gpu": "1000"}
 # This limit only ends operations that hang.
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 _NAMESPACES = "/api/v1/namespaces"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 # Objects that a page may leave and that are not deleted with a namespace.

@@ -16,7 +16,7 @@ from localcluster import binaries
 from localcluster.crds import documents
 
 CHART = MANIFESTS / "helm" / "tfjob-controller"
-_TIMEOUT_SECONDS = 120
+_TIMEOUT_SECONDS = 600
 
 Values = Mapping[str, Any]
 

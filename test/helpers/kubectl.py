@@ -13,7 +13,7 @@ from localcluster import binaries
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 CRDS = MANIFESTS / "base" / "crds"
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from helpers.gangowner import GANGS
 from helpers.poll import eventually, never
 from localcluster.api import Api, RefusedError
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
 PERIOD_SECONDS = 0.05
 ARRIVES, ENDS, STARTS, RESIZE = "arrives", "end", "start", "resize"
 

@@ -16,7 +16,7 @@ _GROWTH = 1.25
 _REST = 3.0
 # A deadline only ends waits that hang; it is no requirement on speed, because anything may take seconds on a busy
 # machine.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 def eventually(predicate: Callable[[], T], timeout: float = 10.0, period: float | None = None) -> T:
@@ -29,8 +29,8 @@ def until(
 ) -> T:
     """Returns the first result of `read` that is right; raises AssertionError with the last one after `timeout`.
 
-    The limit is at least a minute. It polls at growing intervals. A `period` is a fixed interval: what is true only for
-    a moment needs a short one.
+    The limit is at least `PATIENCE_SECONDS`. It polls at growing intervals. A `period` is a fixed interval: what is
+    true only for a moment needs a short one.
     """
     pause = PERIOD_SECONDS
     timeout = max(timeout, PATIENCE_SECONDS)

@@ -14,7 +14,7 @@ from localcluster import nodes as nodes_module
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 
 # Several interpreters with large libraries start on two processors that may be busy.
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 
 Object = dict[str, Any]
 

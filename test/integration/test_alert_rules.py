@@ -22,7 +22,7 @@ def promtool() -> Path:
 
 def checked(promtool: Path, *arguments: str | Path, stdin: str | None = None) -> str:
     """Its words, if it is content."""
-    done = subprocess.run([promtool, *arguments], input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([promtool, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

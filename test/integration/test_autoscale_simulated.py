@@ -25,7 +25,7 @@ from localcluster.gangscheduler import GangScheduler
 from tfjob_controller.simulator.cluster import GPU, ClusterShape
 from tfjob_controller.simulator.model import SECOND, SimJob, read_trace
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 SHAPE = ClusterShape(nodes=4, gpus_per_node=2)
 POLICY = "gang+locality+autoscaling"
@@ -82,7 +82,7 @@ def simulated(trace: Path, jobs: list[SimJob]) -> list[Moment]:
     """By the command line, as a user would."""
     shape = [f"--nodes={SHAPE.nodes}", f"--gpus-per-node={SHAPE.gpus_per_node}", f"--policies={POLICY}"]
     command = [sys.executable, "-m", "tfjob_controller", "simulate", f"--trace={trace}", *shape, "-o", "json"]
-    (found,) = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    (found,) = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout)
     arrivals = [(job.arrival_ms / SECOND, job.name) for job in jobs]
     return moments(arrivals, found["policies"][POLICY]["decisions"])
 

@@ -18,7 +18,7 @@ KINDS = (
 GANG_KINDS = "foreign pods,node cordoned,gang scheduler killed,bindings 409,bindings 500,bindings cut after"
 SMALL = {"CHAOS_FAULTS": "12", "CHAOS_SEED": "3", "CHAOS_MEAN": "0.5", "CHAOS_REST": "1"}
 
-pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.cluster]
 
 
 def play(module: str, variables: Mapping[str, str]) -> dict[str, Any]:

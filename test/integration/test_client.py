@@ -32,7 +32,7 @@ from tfjob_controller.client import (
 pytestmark = pytest.mark.cluster
 
 # Only ends what hangs.
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
 KINDS = ("tfjob", "trainjob")
 USER_ROLES = Path(__file__).parents[2] / "manifests/base/rbac/user-roles.yaml"
 

@@ -22,7 +22,7 @@ from helpers.docsstage import Stage, page_of, running_stage
 from helpers.kubectl import Kubectl
 
 # Several pages install the whole system, and every command is a process or two.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 # What a newcomer reads; `make test` runs these alone.
 FIRST_PAGES = ("README.md", "docs/quickstart.md")

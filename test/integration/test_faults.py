@@ -25,7 +25,7 @@ from localcluster.api import Api
 from localcluster.crds import install_crds
 from localcluster.faultproxy import Fault, FaultProxy, LoseAnswer, LoseRequest, Reply
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.cluster
 
 # Of jobs of all sorts, while the control plane dies under them; and of those under a controller that dies itself.
 FEW_JOBS = 18

@@ -31,7 +31,7 @@ from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 
 # What is built once, on a machine that is new and busy.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 NAME, ACCOUNT = "example-job", "tfjob-controller"

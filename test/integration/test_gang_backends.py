@@ -24,7 +24,6 @@ from tfjob_controller.api.trainjob.types import TRAINJOBS
 # It starts a control plane.
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
     pytest.mark.kubernetes("1.36", "PodGroups of scheduling.k8s.io/v1alpha2 exist since then"),
 ]
 

@@ -30,7 +30,7 @@ from localcluster import stack
 from localcluster.api import Api
 from localcluster.programs import Options
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 PAGE = "docs/install.md"
 # That of the page: CRDs that were kept belong to a release of the same name.

@@ -16,7 +16,7 @@ from helpers.renderings import SYSTEM
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 PODS = f"/api/v1/namespaces/{SYSTEM}/pods"
 BUDGETS = f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets"

@@ -24,7 +24,6 @@ from supplychain import lock
 pytestmark = [
     pytest.mark.cluster,
     # Without a cache all of the locked dependencies are installed and compiled, on a machine that may be busy.
-    pytest.mark.timeout(900),
 ]
 
 REPOSITORY = Path(__file__).resolve().parents[2]

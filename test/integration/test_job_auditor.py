@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 
 COUNTS = ("duplicates", "orphans", "wrong_states", "reruns", "late_starts", "stuck")
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
 EXPECTS = "chaos.kubeflow.org/expects"
 
 

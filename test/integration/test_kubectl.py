@@ -106,7 +106,7 @@ def test_kubectl_finds_it_as_a_plugin(control_plane: Cluster, trial: Trial) -> N
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     command = [str(binaries.ensure("kubectl")), "tfjob", "list", "-n", trial.namespace]
     environment["KUBECONFIG"] = str(control_plane.kubeconfig)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert trial.name in done.stdout
 
@@ -205,7 +205,7 @@ def test_for_formats_of_kubectl_the_message_has_the_command_that_prints_them(
     command = re.search(r"is a format of kubectl get: run `kubectl (.*)`$", error)
     assert command is not None, error
     kubectl = [str(binaries.ensure("kubectl")), *shlex.split(command[1])]
-    printed = subprocess.run(kubectl, capture_output=True, text=True, timeout=60, check=True).stdout
+    printed = subprocess.run(kubectl, capture_output=True, text=True, timeout=300, check=True).stdout
     assert printed.strip() == out
 
 
@@ -246,5 +246,5 @@ def test_a_watched_list_prints_a_row_for_every_change_until_ctrl_c(
         api.delete(TRAINJOBS.path(pair_of, "new"))
         assert watching.stdout.readline().split()[:2] == ["TrainJob", "new"]
         watching.send_signal(signal.SIGINT)
-        out, error = watching.communicate(timeout=60)
+        out, error = watching.communicate(timeout=300)
     assert (watching.returncode, out, error) == (EXIT_INTERRUPTED, "", "")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.cluster
 
 # What a line may be completed to.
 Complete = Callable[[str], list[str]]
-_TIMEOUT_SECONDS = 120
+_TIMEOUT_SECONDS = 600
 
 # Types a line, whose last word is completed, into the shell's own machinery, and prints the candidates.
 BASH = r"""

@@ -40,7 +40,7 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         env={**env, "PYTHONPATH": str(HACK), **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -107,7 +107,7 @@ def interrupted_start(number: signal.Signals) -> tuple[int, str]:
     )
     eventually(lambda: len(process.marked(state.stack_dir())) >= 2, timeout=30)
     starting.send_signal(number)
-    _, words = starting.communicate(timeout=120)
+    _, words = starting.communicate(timeout=300)
     return starting.returncode, words
 
 

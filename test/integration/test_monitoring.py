@@ -256,6 +256,6 @@ def test_of_two_controllers_one_leads(watched: Watched) -> None:
 def test_promtool_has_nothing_to_criticise_in_what_is_shown(pod: str, watched: Watched) -> None:
     body = urllib3.request("GET", f"http://{watched.addresses[pod]}/metrics", timeout=30.0).data
     done = subprocess.run(
-        [tools().promtool, "check", "metrics"], input=body, capture_output=True, timeout=60, check=False
+        [tools().promtool, "check", "metrics"], input=body, capture_output=True, timeout=300, check=False
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

@@ -25,7 +25,7 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.gangscheduler import NAME, GangScheduler
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 GANGS_PAGE, INSTALL_PAGE = "docs/gang-scheduling.md", "docs/install.md"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -37,9 +37,7 @@ def programs(cluster: Cluster) -> Iterator[None]:
     elected = {"leader_elect": True, "leader_elect_lease_namespace": NAMESPACE}
     with (
         running_gang_scheduler(cluster.kubeconfig) as scheduler,
-        GangScheduler(
-            cluster.own, extender_url(scheduler), kubeconfig=cluster.kubeconfig, leader_election=election
-        ),
+        GangScheduler(cluster.own, extender_url(scheduler), kubeconfig=cluster.kubeconfig, leader_election=election),
         running_controller(cluster.kubeconfig, NAMESPACE, **elected),
     ):
         yield

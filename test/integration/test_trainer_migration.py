@@ -24,7 +24,7 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.kubeflowtrainer import RUNTIMES, install_kubeflow_crds, kubeflow_manifests, kubeflow_module
 from localcluster.programs import Options
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 PAGE = "docs/trainjob-migration.md"
 HEADING = "## From Kubeflow Trainer, and back"

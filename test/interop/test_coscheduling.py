@@ -23,7 +23,7 @@ from helpers.gangjobs import (
 )
 from helpers.poll import never
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from helpers.podwatch import watching_pods
 from helpers.poll import eventually, never
 from localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 

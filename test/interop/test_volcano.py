@@ -25,7 +25,7 @@ from helpers.gangjobs import (
 from helpers.poll import eventually
 from localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 

@@ -55,7 +55,7 @@ def lines_of(name: str, kubeconfig: Path | None) -> list[dict[str, Any]]:
     if kubeconfig is not None:
         environment["KUBECONFIG"] = str(kubeconfig)
     done = subprocess.run(
-        [sys.executable, "-m", f"bench.{name}"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", f"bench.{name}"], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr, "progress goes to standard error"

@@ -94,7 +94,7 @@ def test_a_config_file_that_cannot_be_used_is_named(
 def ended(*arguments: str, output: int) -> tuple[int, str]:
     """The exit code and the standard error of the program, which writes to this descriptor."""
     command = [sys.executable, "-m", "tfjob_controller", *arguments]
-    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=300)
     return done.returncode, done.stderr
 
 
@@ -118,7 +118,7 @@ def test_an_interrupted_simulation_ends_at_once_with_all_of_its_processes() -> N
         eventually(lambda: len(children.read_text().split()) >= 3)
         os.killpg(running.pid, signal.SIGINT)
         # Both end with the last process that has them, a process that has just been started with a traceback.
-        out, _ = running.communicate(timeout=30)
+        out, _ = running.communicate(timeout=300)
     assert (running.returncode, out) == (130, "")
 
 

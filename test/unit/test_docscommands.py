@@ -71,7 +71,7 @@ def recipe_of(text: str) -> str:
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert process.returncode == 0, f"{text}: {process.stderr}"

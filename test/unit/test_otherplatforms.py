@@ -33,7 +33,7 @@ ARROW = "scaled 1 → 2 workers"
 def run_elsewhere(settings: list[str], code: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, otherplatform.__file__, *settings, "--", code]
     environment = {**os.environ, "PYTHONPATH": "", **variables}
-    return subprocess.run(command, capture_output=True, timeout=120, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, timeout=300, check=False, env=environment)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def run(folder: Path, text: str, **environment: str) -> subprocess.CompletedProc
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

@@ -67,7 +67,7 @@ def test_errors_of_completion_print_nothing(capfd: pytest.CaptureFixture[str]) -
 def test_kubectls_name_for_it_is_a_program_of_its_own() -> None:
     code = "import sys; sys.argv = ['kubectl_complete-tfjob', 'resu']; "
     code += "from tfjob_controller.kubectl.complete import main; raise SystemExit(main())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "resume\tstart a suspended job again\n:4\n"
 
 

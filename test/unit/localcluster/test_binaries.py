@@ -117,7 +117,7 @@ def test_runs_that_start_together_build_once(machine: Path) -> None:
         )
         for _ in range(3)
     ]
-    ended = [run.communicate(timeout=60) for run in runs]
+    ended = [run.communicate(timeout=300) for run in runs]
     answers = {answer for answer, _ in ended}
     assert len(answers) == 1, ended
     assert len(calls(machine)) == 1

@@ -114,7 +114,6 @@ def test_a_gang_is_filtered_to_its_nodes_and_bound_when_its_last_member_has_come
     eventually(lambda: extender.listener.bound == ["ns/gang"])
 
 
-@pytest.mark.timeout(120)
 def test_a_thousand_parked_calls_hold_up_nobody_else(extender: Extender) -> None:
     members = [f"worker-{number}" for number in range(1000)]
     extender.set_placement(dict.fromkeys([*members, "last-0"], "n0"))

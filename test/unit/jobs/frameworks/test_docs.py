@@ -80,7 +80,7 @@ def test_the_example_builds_into_a_package_that_declares_its_entry_point(tmp_pat
         (project / name).write_text(FILES[name])
     # As pip does it, in a process of its own, but without pip, which takes three seconds to find that out.
     build = "import setuptools.build_meta as backend, sys; backend.build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, site], cwd=project, check=True, capture_output=True, timeout=240)
+    subprocess.run([sys.executable, "-c", build, site], cwd=project, check=True, capture_output=True, timeout=300)
     (wheel,) = site.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)

@@ -236,7 +236,7 @@ def launch(tmp_path: Path) -> Launch:
 def test_the_wait_ends_when_every_node_has_accepted_a_connection(launch: Launch, tmp_path: Path) -> None:
     hosts = [f"node-{index}" for index in range(37)]
     with launch("exit 0", hosts) as waiting:
-        output, _ = waiting.communicate(timeout=60)
+        output, _ = waiting.communicate(timeout=300)
     assert (waiting.returncode, output) == (0, "nodes that answer: 37\n")
     assert sorted((tmp_path / "calls").read_text().split()) == sorted(hosts)
 
@@ -245,7 +245,7 @@ def test_it_tries_again_and_says_once_what_it_waits_for(launch: Launch, tmp_path
     count = f"wc -l <{tmp_path}/calls"
     ssh = f'if [ $({count}) -gt 5 ]; then exit 0; fi; echo "Connection refused" >&2; exit 255'
     with launch(ssh, ["node-0"]) as waiting:
-        output, _ = waiting.communicate(timeout=60)
+        output, _ = waiting.communicate(timeout=300)
     assert waiting.returncode == 0
     assert output == "waiting for node-0: Connection refused\nnodes that answer: 1\n"
 
@@ -253,7 +253,7 @@ def test_it_tries_again_and_says_once_what_it_waits_for(launch: Launch, tmp_path
 def test_a_node_that_refuses_the_key_ends_it(launch: Launch) -> None:
     ssh = 'if [ "$host" = node-1 ]; then echo "Permission denied (publickey)." >&2; exit 255; fi'
     with launch(ssh, ["node-0", "node-1", "node-2"]) as waiting:
-        output, _ = waiting.communicate(timeout=60)
+        output, _ = waiting.communicate(timeout=300)
     assert (waiting.returncode, output) == (1, "node-1 refuses the launcher: Permission denied (publickey).\n")
 
 
@@ -261,6 +261,6 @@ def test_a_pod_that_is_deleted_does_not_wait_on(launch: Launch, tmp_path: Path) 
     with launch("exit 255", ["node-0"]) as waiting:
         eventually(lambda: (tmp_path / "calls").exists())
         waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(timeout=60) == 143
+        assert waiting.wait(timeout=300) == 143
         # As in a container, whose first process takes all others along; here they are orphans.
         (tmp_path / "ssh").write_text("#!/bin/sh\nexit 0\n")

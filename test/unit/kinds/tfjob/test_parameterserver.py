@@ -134,4 +134,4 @@ def test_a_sigterm_during_the_import_ends_it_too(tmp_path: Path) -> None:
         assert server.stdout is not None
         assert server.stdout.readline() == "importing\n"
         server.send_signal(signal.SIGTERM)
-        assert server.wait(timeout=60) == 143
+        assert server.wait(timeout=300) == 143

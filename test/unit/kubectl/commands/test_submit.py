@@ -125,7 +125,7 @@ def test_ctrl_c_says_that_the_job_stays_and_how_to_stop_it(flag: str, tmp_path: 
         assert running.stdout is not None
         assert running.stdout.readline() == "tfjob/train created\n"
         running.send_signal(signal.SIGINT)
-        out, error = running.communicate(timeout=60)
+        out, error = running.communicate(timeout=300)
     assert (running.returncode, out) == (EXIT_INTERRUPTED, "")
     cluster = f"--kubeconfig={tmp_path}/kubeconfig"
     assert error.splitlines()[-1] == (
