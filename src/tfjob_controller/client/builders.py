@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tfjob_controller.api.trainjob.types import LAUNCHER, MPI, NODE
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -14,6 +15,8 @@ Manifest: TypeAlias = dict[str, Any]
 Resources: TypeAlias = Mapping[str, int | float | str]
 # A dict is a Kubernetes variable without its name, such as {"valueFrom": …}.
 Environment: TypeAlias = Mapping[str, str | int | float | Mapping[str, Any]]
+# Sources of volumes by the path at which they are mounted: {"/data": {"persistentVolumeClaim": {"claimName": "data"}}}.
+Volumes: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 # The containers of a TrainJob have this policy unless its runtime sets another one; the job has no such field.
@@ -35,6 +38,9 @@ def tfjob(
     gang: bool | Mapping[str, Any] | None = None,
     autoscaling: Mapping[str, Any] | None = None,
     pod: Mapping[str, Any] | None = None,
+    volumes: Volumes | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     namespace: str = "",
     **spec: Any,
 ) -> Manifest:
@@ -42,22 +48,25 @@ def tfjob(
 
     `image_pull_policy` is Always, IfNotPresent or Never; Kubernetes' default is Always for the tag `latest` and for an
     image without a tag. `gang` is True or a mapping such as {"minWorkers": 2}; `autoscaling` is a mapping such as
-    {"maxWorkers": 8}. `pod` has further fields of the pods, such as {"tolerations": […]}. Without a master, worker 0 is
-    the chief. Further arguments are fields of the spec by their names in the manifest, such as cleanPodPolicy="None".
+    {"maxWorkers": 8}. `pod` has further fields of the pods, such as {"tolerations": […]}; `volumes` are mounted in the
+    master and the workers; `labels` and `annotations` are those of the job. Without a master, worker 0 is the chief.
+    Further arguments are fields of the spec by their names in the manifest, such as cleanPodPolicy="None".
 
     Raises `ClientError` for an unknown pull policy, for a command or arguments that are not a list of strings, and for
-    an environment or resources that are not a mapping.
+    an environment, resources or volumes that are not a mapping.
     """
     _check_pull_policy(image_pull_policy)
+    mounts, pod = _mounted(volumes, pod)
     fields = _given(
         imagePullPolicy=image_pull_policy,
         command=_strings("command", command),
         args=_strings("args", args),
         env=_env(env),
         resources=_resources(resources),
+        volumeMounts=mounts,
     )
     containers = [{"name": "tensorflow", "image": image, **fields}]
-    template = {"spec": {"restartPolicy": "OnFailure", "containers": containers, **(pod or {})}}
+    template = {"spec": {"restartPolicy": "OnFailure", "containers": containers, **pod}}
     replicas: list[dict[str, Any]] = []
     if master:
         replicas.append({"tfReplicaType": "MASTER", "replicas": 1, "template": template})
@@ -71,7 +80,8 @@ def tfjob(
     found |= _gang(gang)
     if autoscaling is not None:
         found["autoscaling"] = dict(autoscaling)
-    return _manifest(TFJOB, name, namespace, {**found, **spec})
+    metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
+    return _manifest(TFJOB, metadata, {**found, **spec})
 
 
 def trainjob(
@@ -91,6 +101,10 @@ def trainjob(
     model: str | Mapping[str, Any] | None = None,
     output: str | Mapping[str, Any] | None = None,
     gang: bool | Mapping[str, Any] | None = None,
+    pod: Mapping[str, Any] | None = None,
+    volumes: Volumes | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     namespace: str = "",
     **spec: Any,
 ) -> Manifest:
@@ -99,11 +113,12 @@ def trainjob(
     `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime sets another one. `runtime` is
     the name of a ClusterTrainingRuntime, or a mapping such as {"kind": "TrainingRuntime", "name": "ours"}. `dataset`,
     `model` (the initial one) and `output` are URIs such as s3://bucket/path, or mappings with further fields.
-    `processes_per_node` is a number, auto, cpu or gpu. Further arguments are fields of the spec by their names in the
-    manifest, such as maxRestarts=3.
+    `processes_per_node` is a number, auto, cpu or gpu. `pod` has fields of `podSpecOverrides` for the pods that train,
+    such as {"tolerations": […]}, and `volumes` are mounted in these; `labels` and `annotations` are those of the job.
+    Further arguments are fields of the spec by their names in the manifest, such as maxRestarts=3.
 
     Raises `ClientError` for another pull policy, for a command or arguments that are not a list of strings, and for an
-    environment or resources that are not a mapping.
+    environment, resources or volumes that are not a mapping.
     """
     _check_pull_policy(image_pull_policy)
     if image_pull_policy not in (None, _TRAINJOB_PULL_POLICY):
@@ -128,16 +143,44 @@ def trainjob(
         datasetConfig=_storage(dataset),
         modelConfig=_given(input=_storage(model), output=_storage(output)),
     )
-    return _manifest(TRAINJOB, name, namespace, {**found, **_gang(gang), **spec})
+    found |= _given(podSpecOverrides=_overrides((NODE, LAUNCHER) if framework == MPI else (NODE,), volumes, pod))
+    metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
+    return _manifest(TRAINJOB, metadata, {**found, **_gang(gang), **spec})
 
 
-def _manifest(kind: ClientKind, name: str, namespace: str, spec: Mapping[str, Any]) -> Manifest:
-    return {
-        "apiVersion": kind.resource.api_version,
-        "kind": kind.resource.kind,
-        "metadata": _given(name=name, namespace=namespace),
-        "spec": dict(spec),
-    }
+def _manifest(kind: ClientKind, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
+    resource = kind.resource
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": dict(metadata), "spec": dict(spec)}
+
+
+def _overrides(
+    steps: Sequence[str], volumes: Volumes | None, pod: Mapping[str, Any] | None
+) -> Sequence[Mapping[str, Any]]:
+    """The same override of the pods of each step, whose container has the step's name."""
+    mounts, pod = _mounted(volumes, pod)
+    if not (mounts or pod):
+        return []
+    return [
+        {
+            "targetJobs": [{"name": step}],
+            **pod,
+            **_given(containers=[{"name": step, "volumeMounts": mounts}] if mounts else []),
+        }
+        for step in steps
+    ]
+
+
+def _mounted(
+    volumes: Volumes | None, pod: Mapping[str, Any] | None
+) -> tuple[Sequence[Mapping[str, str]], Mapping[str, Any]]:
+    """The mounts of a container, and the fields of its pod with these volumes."""
+    checked = _checked_mapping("volumes", volumes, '{"/data": {"persistentVolumeClaim": {"claimName": "data"}}}')
+    named = [(f"volume-{number}", path, source) for number, (path, source) in enumerate(checked.items())]
+    mounts = [{"name": name, "mountPath": path} for name, path, _ in named]
+    fields = dict(pod or {})
+    if named:
+        fields["volumes"] = [*fields.get("volumes", ()), *({"name": name, **source} for name, _, source in named)]
+    return mounts, fields
 
 
 def _given(**fields: Any) -> dict[str, Any]:

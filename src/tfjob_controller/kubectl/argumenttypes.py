@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, name_of
 from tfjob_controller.kube.names import name_violation, namespace_violation
@@ -30,6 +30,10 @@ _SHOWN = 80
 _MAX_PORT = 65535
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_PAIR = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*)=(.*)", re.DOTALL)
+_SECRET_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=([^/]+)/([-A-Za-z0-9_.]+)")
+_CLAIM = re.compile(r"([^/:]+):(/[^:]*)(:ro)?")
+_VOLUME = re.compile(r"(?:(configmap|secret)/([^/:]+)|(emptydir|memory)):(/[^:]*)")
 _CONDITION = re.compile(r"condition=([A-Za-z]{1,60})(?:=(True|False|Unknown))?", re.IGNORECASE)
 # The wait conditions as completion and errors show them; they are accepted in any case.
 CONDITION_WORDS = tuple(name.lower() for name in NAMES)
@@ -127,6 +131,51 @@ def variable_argument(text: str) -> tuple[str, str]:
     if match is None:
         raise ArgumentTypeError("must be NAME=VALUE")  # without the text, which may be a secret
     return match[1], match[2]
+
+
+def pair_argument(text: str) -> tuple[str, str]:
+    """A label, an annotation or an entry of a node selector."""
+    match = _PAIR.fullmatch(text)
+    if match is None:
+        raise ArgumentTypeError(f"must be KEY=VALUE, not {text[:_SHOWN]!r}")
+    return match[1], match[2]
+
+
+def secret_variable_argument(text: str) -> tuple[str, dict[str, Any]]:
+    """A variable whose value is a key of a Secret."""
+    match = _SECRET_VARIABLE.fullmatch(text)
+    if match is None:
+        # Without the text, which may be the value itself.
+        raise ArgumentTypeError("must be NAME=SECRET/KEY, such as TOKEN=registry/token")
+    return match[1], {"valueFrom": {"secretKeyRef": {"name": object_name_argument(match[2]), "key": match[3]}}}
+
+
+def claim_argument(text: str) -> tuple[str, dict[str, Any]]:
+    """The path of a mount, and its volume."""
+    match = _CLAIM.fullmatch(text)
+    if match is None:
+        raise ArgumentTypeError(f"must be CLAIM:PATH or CLAIM:PATH:ro, such as data:/data, not {text[:_SHOWN]!r}")
+    claim = {"claimName": object_name_argument(match[1])} | ({"readOnly": True} if match[3] else {})
+    return match[2], {"persistentVolumeClaim": claim}
+
+
+def volume_argument(text: str) -> tuple[str, dict[str, Any]]:
+    """The path of a mount, and its volume."""
+    match = _VOLUME.fullmatch(text)
+    if match is None:
+        forms = "configmap/NAME:PATH, secret/NAME:PATH, emptydir:PATH or memory:PATH"
+        raise ArgumentTypeError(f"must be {forms}, not {text[:_SHOWN]!r}")
+    kind, name, scratch, path = match.groups()
+    if scratch:
+        return path, {"emptyDir": {"medium": "Memory"} if scratch == "memory" else {}}
+    name = object_name_argument(name)
+    return path, {"secret": {"secretName": name}} if kind == "secret" else {"configMap": {"name": name}}
+
+
+def object_name_argument(text: str) -> str:
+    if violation := name_violation(text):
+        raise _no_name(text, "an object", violation)
+    return text
 
 
 def until_argument(text: str) -> Until:

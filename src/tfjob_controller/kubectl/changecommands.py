@@ -5,12 +5,17 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from tfjob_controller.kubectl.argumenttypes import (
+    claim_argument,
     count_argument,
     job_or_count_argument,
     name_argument,
+    object_name_argument,
+    pair_argument,
     positive_argument,
     quantity_argument,
+    secret_variable_argument,
     variable_argument,
+    volume_argument,
 )
 from tfjob_controller.kubectl.command import (
     CLIENT,
@@ -44,6 +49,8 @@ def _add_submit(parser: ArgumentParser) -> None:
     add("--master", action="store_true", default=None, help="add a master; default: only without --workers")
     add = parser.add_argument_group("TrainJobs").add_argument
     add("--nodes", type=positive_argument, metavar="N", help="nodes that train together")
+    of_elastic = "resize the job while it runs, between N and --nodes nodes"
+    add("--min-nodes", type=positive_argument, metavar="N", help=of_elastic)
     add("--framework", metavar="NAME", help="torch, tensorflow, jax, xgboost, mpi, plain, …")
     add("--runtime", metavar="NAME", help="the ClusterTrainingRuntime; default: the framework's")
     add("--processes", metavar="N", help="training processes on each node: a number, auto, cpu, gpu")
@@ -55,6 +62,25 @@ def _add_submit(parser: ArgumentParser) -> None:
     add("--memory", type=quantity_argument, metavar="QUANTITY", help="such as 4Gi")
     add("--gpus", type=count_argument, metavar="N", help=GPU)
     add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="can be repeated")
+    of_secret = "a variable from a Secret, such as TOKEN=registry/token; can be repeated"
+    add(
+        "--env-from-secret",
+        type=secret_variable_argument,
+        action="append",
+        metavar="NAME=SECRET/KEY",
+        help=of_secret,
+    )
+    of_claim = "mount a PersistentVolumeClaim, such as data:/data; can be repeated"
+    add("--pvc", type=claim_argument, action="append", metavar="CLAIM:PATH[:ro]", help=of_claim)
+    of_volume = "mount configmap/NAME, secret/NAME, emptydir or memory, such as memory:/dev/shm; can be repeated"
+    add("--volume", type=volume_argument, action="append", metavar="SOURCE:PATH", help=of_volume)
+    of_nodes = "nodes with this label only; can be repeated"
+    add("--node-selector", type=pair_argument, action="append", metavar="KEY=VALUE", help=of_nodes)
+    add("--service-account", type=object_name_argument, metavar="NAME", help="the ServiceAccount of the pods")
+    add("--priority", type=object_name_argument, metavar="NAME", help="the PriorityClass of the pods")
+    add = parser.add_argument_group("the job").add_argument
+    add("--label", type=pair_argument, action="append", metavar="KEY=VALUE", help="can be repeated")
+    add("--annotation", type=pair_argument, action="append", metavar="KEY=VALUE", help="can be repeated")
     group = parser.add_argument_group("start and end")
     add = group.add_argument
     add("--gang", action="store_true", help="start all replicas at once, or none")

@@ -6,13 +6,14 @@ container. Events add the rest, for as long as the server keeps them (an hour). 
 For people, events of children with one reason, whose messages differ in names and numbers only, are folded into one
 line with their sum: a kubelet that pulls a wrong image for three replicas writes five events for each. Events about the
 job itself are folded only if they are equal, because their numbers matter. Entries of several children in one second
-are one line, too. Ends of containers and log lines are never folded.
+are one line, too. A condition with the message of an event is left out. Ends of containers and log lines are never
+folded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -33,6 +34,7 @@ _NEVER = "1970-01-01T00:00:00Z"
 # The name of a child (at least two hyphens), or a number with its unit or port, such as 1.5s or 10.0.0.1:5000.
 _VARIABLE = re.compile(r"[\w.]+(?:-[\w.]+){2,}|\d[\w.:]*")
 _CHILDREN = ("pod", "job")
+_BEFORE_WHY = ": "
 _KUBELET = "kubelet"
 
 
@@ -217,7 +219,7 @@ def _of_event(event: Object, replicas: dict[str, str]) -> TimelineEntry:
 
 
 def _with_why(text: str, reason: str, message: str) -> str:
-    return ": ".join(part for part in (text, reason, shortened(message)) if part)
+    return _BEFORE_WHY.join(part for part in (text, reason, shortened(message)) if part)
 
 
 def log_entry(pod: str, line: Object) -> TimelineEntry:
@@ -239,13 +241,24 @@ def log_entry(pod: str, line: Object) -> TimelineEntry:
 
 
 def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: bool = False) -> list[TimelineEntry]:
-    """Folds equal entries, in the order of the first of each; with `keep_reconciles_apart` only within a reconcile."""
+    """Folds equal entries, in the order of the first of each; with `keep_reconciles_apart` only within a reconcile.
+
+    A condition with the message of an event is left out.
+    """
     groups: dict[Hashable, list[TimelineEntry]] = {}
+    told = {entry.text.partition("]: ")[2] for entry in entries if entry.kind == EVENT}
     for index, entry in enumerate(entries):
+        if entry.kind == CONDITION and _is_told(entry, told):
+            continue
         key = _key(entry)
         apart = entry.reconcile_id if keep_reconciles_apart else ""
         groups.setdefault((key, apart) if key is not None else index, []).append(entry)
     return [_one(group) for group in groups.values()]
+
+
+def _is_told(condition: TimelineEntry, messages: Container[str]) -> bool:
+    parts = condition.text.split(_BEFORE_WHY)
+    return any(_BEFORE_WHY.join(parts[index:]) in messages for index in range(1, len(parts)))
 
 
 def _key(entry: TimelineEntry) -> Hashable | None:

@@ -21,7 +21,7 @@ from tfjob_controller.util.terminal import print_line
 
 # The arguments that only one of the kinds has.
 _OF_TFJOBS = ("workers", "ps", "ps_image", "master")
-_OF_TRAINJOBS = ("nodes", "framework", "runtime", "processes", "dataset", "model", "export")
+_OF_TRAINJOBS = ("nodes", "min_nodes", "framework", "runtime", "processes", "dataset", "model", "export")
 
 
 def submit(session: Session, parsed: Namespace) -> int:
@@ -74,8 +74,8 @@ def manifest_of(parsed: Namespace) -> dict[str, Any]:
         [name for name in names if getattr(parsed, name) is not None] for names in (_OF_TFJOBS, _OF_TRAINJOBS)
     )
     if of_tfjobs and of_trainjobs:
-        flag = of_tfjobs[0].replace("_", "-")
-        raise UsageError(f"--{flag} makes a TFJob and --{of_trainjobs[0]} a TrainJob: leave one of them out")
+        of_tfjob, of_trainjob = (names[0].replace("_", "-") for names in (of_tfjobs, of_trainjobs))
+        raise UsageError(f"--{of_tfjob} makes a TFJob and --{of_trainjob} a TrainJob: leave one of them out")
     if not parsed.image and not (of_trainjobs and parsed.runtime):
         raise UsageError("the job needs an image: --image")
     amounts = {"cpu": parsed.cpu, "memory": parsed.memory, GPU: parsed.gpus or None}
@@ -84,7 +84,11 @@ def manifest_of(parsed: Namespace) -> dict[str, Any]:
         "image_pull_policy": parsed.image_pull_policy,
         "command": parsed.program,
         "resources": {name: amount for name, amount in amounts.items() if amount is not None},
-        "env": dict(parsed.env or ()),
+        "env": dict((*(parsed.env or ()), *(parsed.env_from_secret or ()))),
+        "pod": _pod_fields(parsed),
+        "volumes": _volumes(parsed),
+        "labels": dict(parsed.label or ()),
+        "annotations": dict(parsed.annotation or ()),
         "gang": True if parsed.gang else None,
         "namespace": parsed.namespace,
     }
@@ -97,6 +101,23 @@ def manifest_of(parsed: Namespace) -> dict[str, Any]:
     return tfjob(parsed.name, **common, **_tfjob_fields(parsed))
 
 
+def _pod_fields(parsed: Namespace) -> dict[str, Any]:
+    fields = {
+        "nodeSelector": dict(parsed.node_selector or ()),
+        "serviceAccountName": parsed.service_account,
+        "priorityClassName": parsed.priority,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _volumes(parsed: Namespace) -> dict[str, Any]:
+    found = [*(parsed.pvc or ()), *(parsed.volume or ())]
+    paths = [path for path, _ in found]
+    if twice := next((path for path in paths if paths.count(path) > 1), ""):
+        raise UsageError(f"two volumes at {twice}: give each a path of its own")
+    return dict(found)
+
+
 def _tfjob_fields(parsed: Namespace) -> dict[str, Any]:
     if parsed.ps_image and not parsed.ps:
         raise UsageError("--ps-image is the image of the parameter servers: say how many with --ps")
@@ -107,7 +128,13 @@ def _tfjob_fields(parsed: Namespace) -> dict[str, Any]:
 
 def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:
     processes = parsed.processes
+    elastic: dict[str, Any] = {}
+    if parsed.min_nodes is not None:
+        if parsed.nodes is None or parsed.min_nodes > parsed.nodes:
+            raise UsageError(f"--min-nodes {parsed.min_nodes}: say with --nodes how many there are at most")
+        elastic = {"elasticPolicy": {"minNodes": parsed.min_nodes, "maxNodes": parsed.nodes}}
     return {
+        **elastic,
         "nodes": parsed.nodes if parsed.nodes is not None or parsed.runtime else 1,
         "framework": parsed.framework,
         "runtime": parsed.runtime,

@@ -113,6 +113,22 @@ def test_the_numbers_of_the_jobs_own_events_matter() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_shown"),
+    [
+        ("Scheduled is False: ExceedsClusterCapacity: needs 3 × cpu: 2", False),
+        ("not scheduled: needs 3 × cpu: 2", False),
+        ("Scheduled is False: ExceedsClusterCapacity: needs 4 × cpu: 2", True),
+        ("Admitted is True", True),
+    ],
+)
+def test_a_condition_that_repeats_an_event_is_left_out(text: str, is_shown: bool) -> None:
+    condition = TimelineEntry(at(0), "gang/train-a", CONDITION, text)
+    told = TimelineEntry(at(0), "tfjob/train", EVENT, "ExceedsClusterCapacity [gang-scheduler]: needs 3 × cpu: 2")
+    assert (condition in fold_entries([condition, told])) == is_shown
+    assert fold_entries([condition]) == [condition]
+
+
 def test_lines_of_several_reconciles_stay_apart_where_their_ids_are_shown() -> None:
     made = [TimelineEntry(at(1), "tfjob/train", EVENT, "Created [c]", reconcile_id=each) for each in ("a", "b")]
     assert [each.reconcile_id for each in fold_entries(made)] == ["a"]

@@ -65,6 +65,92 @@ def test_an_image_of_no_parameter_server_is_one_line_and_code_2(
     assert capsys.readouterr() == ("", f"kubectl tfjob: {words}\n")
 
 
+OF_PODS = [
+    *("--node-selector", "gpu=a100", "--service-account", "trainer", "--priority", "high"),
+    *("--pvc", "data:/data:ro", "--volume", "memory:/dev/shm", "--volume", "secret/keys:/keys"),
+    *("--env", "LR=0.1", "--env-from-secret", "TOKEN=hub/token", "--label", "team=vision", "--annotation", "a.b/c=d e"),
+]
+POD = {
+    "nodeSelector": {"gpu": "a100"},
+    "serviceAccountName": "trainer",
+    "priorityClassName": "high",
+    "volumes": [
+        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"name": "volume-1", "emptyDir": {"medium": "Memory"}},
+        {"name": "volume-2", "secret": {"secretName": "keys"}},
+    ],
+}
+MOUNTS = [{"name": f"volume-{index}", "mountPath": path} for index, path in enumerate(("/data", "/dev/shm", "/keys"))]
+ENV = [
+    {"name": "LR", "value": "0.1"},
+    {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}},
+]
+
+
+def test_what_the_pods_of_a_tfjob_need_is_in_each_of_its_templates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*SUBMIT, *TFJOB, "--master", *OF_PODS, *PRINTED]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    assert made["metadata"] == {"name": "train", "labels": {"team": "vision"}, "annotations": {"a.b/c": "d e"}}
+    for replica in made["spec"]["replicaSpecs"]:
+        spec = replica["template"]["spec"]
+        (container,) = spec.pop("containers")
+        assert (container["env"], container["volumeMounts"]) == (ENV, MOUNTS)
+        assert spec == {"restartPolicy": "OnFailure", **POD}
+
+
+@pytest.mark.parametrize(
+    ("framework", "steps"),
+    [pytest.param("torch", ["node"], id="torch"), pytest.param("mpi", ["node", "launcher"], id="mpi")],
+)
+def test_what_the_pods_of_a_trainjob_need_is_an_override_of_each_step_that_trains(
+    framework: str, steps: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*SUBMIT, *TRAINJOB, "--framework", framework, *OF_PODS, *PRINTED]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    assert made["metadata"] == {"name": "train", "labels": {"team": "vision"}, "annotations": {"a.b/c": "d e"}}
+    assert made["spec"]["trainer"]["env"] == ENV
+    assert made["spec"]["podSpecOverrides"] == [
+        {"targetJobs": [{"name": step}], **POD, "containers": [{"name": step, "volumeMounts": MOUNTS}]}
+        for step in steps
+    ]
+
+
+def test_a_job_without_these_flags_has_none_of_their_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*SUBMIT, *TRAINJOB, *PRINTED]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    assert (made["metadata"], made["spec"].keys()) == ({"name": "train"}, {"numNodes", "trainer"})
+
+
+def test_an_elastic_job_has_from_min_nodes_to_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*SUBMIT, "--nodes", "4", "--min-nodes", "2", *PRINTED]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["spec"]["elasticPolicy"] == {"minNodes": 2, "maxNodes": 4}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--min-nodes", "2"], "--min-nodes 2: say with --nodes how many there are at most"),
+        (["--min-nodes", "2", "--nodes", "1"], "--min-nodes 2: say with --nodes how many there are at most"),
+        (["--min-nodes", "2", "--workers", "1"], "--workers makes a TFJob and --min-nodes a TrainJob: leave one of them"),
+        (["--pvc", "data"], "--pvc: must be CLAIM:PATH or CLAIM:PATH:ro, such as data:/data, not 'data'"),
+        (["--pvc", "Data:/data"], "--pvc: 'Data' cannot be the name of an object: it must be of lower-case letters"),
+        (["--pvc", "a:/data", "--volume", "emptydir:/data"], "two volumes at /data: give each a path of its own"),
+        (["--volume", "data:/data"], "--volume: must be configmap/NAME:PATH, secret/NAME:PATH, emptydir:PATH or"),
+        (["--label", "team"], "--label: must be KEY=VALUE, not 'team'"),
+        (["--env-from-secret", "s3cr3t"], "--env-from-secret: must be NAME=SECRET/KEY, such as TOKEN=registry/token"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_cannot_be_meant_so_is_one_line_and_code_2(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*SUBMIT, *flags, *PRINTED]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert "s3cr3t" not in said.err
+    assert said.err.count("\n") == 1
+
+
 RUNTIMES = b'{"metadata": {}, "items": [{"metadata": {"name": "plain"}}]}'
 
 
