@@ -20,6 +20,7 @@ import yaml
 
 from helpers.cluster import Cluster, pod_path
 from helpers.controller import Jobs
+from helpers.plugin import program
 from helpers.poll import eventually
 from localcluster import stack
 from localcluster.api import Api
@@ -308,6 +309,17 @@ def a_replica_that_waits_for_another_container_names_it(cases: Cases, job: str, 
     eventually(lambda: reason in str(cases.status(job).get("reason", "")), PATIENCE_SECONDS, POLL_SECONDS)
 
 
+def the_log_of_another_container_is_read_by_its_name(cases: Cases, job: str, container: str, line: str) -> None:
+    """An init container that still runs, and a sidecar."""
+
+    def is_printed() -> bool:
+        where = ("-n", cases.tfjobs.namespace, "--kubeconfig", str(cases.cluster.kubeconfig))
+        with program("logs", job, "-c", container, *where) as printing:
+            return printing.communicate()[0] == f"{line}\n"
+
+    eventually(is_printed, PATIENCE_SECONDS)
+
+
 def an_override_of_what_does_not_exist_is_refused_by_its_name(cases: Cases, job: str, name: str) -> None:
     status = cases.await_phase("Failed", job)
     assert name in status["reason"]
@@ -355,6 +367,8 @@ RULES: Sequence[tuple[Callable[..., None], tuple[str, ...]]] = (
         a_replica_that_waits_for_another_container_names_it,
         ("slow-sidecar", "master-0: Unhealthy: Startup probe failed: no upstream"),
     ),
+    (the_log_of_another_container_is_read_by_its_name, ("slow-init", "fetch", "fetching")),
+    (the_log_of_another_container_is_read_by_its_name, ("slow-sidecar", "mesh", "connecting")),
     (
         an_override_of_what_does_not_exist_is_refused_by_its_name,
         ("missing-target-trainjob", "spec.podSpecOverrides[0].containers[0].name"),
