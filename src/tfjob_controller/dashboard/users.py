@@ -21,6 +21,7 @@ from tfjob_controller.client.client import Client
 from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.dashboard.shares import Shares, namespace_of_account
+from tfjob_controller.kube.accessreviews import may
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import Requester
@@ -32,16 +33,7 @@ LIFETIME_SECONDS = 24 * 3600.0
 SESSIONS_EACH, MAX_SESSIONS = 10, 200
 _ACCESS_SECONDS = 60.0
 _MAX_ACCESS_REVIEWS = 1000
-_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 _SELF_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
-
-
-class _ReviewStatus(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct, frozen=True):
-    status: _ReviewStatus = _ReviewStatus()
 
 
 class _UserInfo(msgspec.Struct, frozen=True):
@@ -104,22 +96,7 @@ class User:
         with self._lock:
             if (known := self._allowed.get(key)) is not None:
                 return known
-        attributes = {
-            "verb": verb,
-            "group": resource.group,
-            "resource": resource.plural,
-            "subresource": subresource,
-            "namespace": namespace,
-        }
-        body = msgspec.json.encode(
-            {
-                "apiVersion": _REVIEWS.api_version,
-                "kind": _REVIEWS.kind,
-                "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
-            }
-        )
-        answer = self.requester.request("POST", _REVIEWS.path(), body=body, timeout_seconds=10.0, retry=False)
-        allowed = msgspec.json.decode(answer, type=_Review).status.allowed
+        allowed = may(self.requester, verb, resource, namespace, subresource)
         with self._lock:
             self._allowed[key] = allowed
         return allowed

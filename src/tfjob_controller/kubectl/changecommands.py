@@ -62,13 +62,12 @@ def _add_submit(parser: ArgumentParser) -> None:
     add("--memory", type=quantity_argument, metavar="QUANTITY", help="such as 4Gi")
     add("--gpus", type=count_argument, metavar="N", help=GPU)
     add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="can be repeated")
-    of_secret = "a variable from a Secret, such as TOKEN=registry/token; can be repeated"
     add(
         "--env-from-secret",
         type=secret_variable_argument,
         action="append",
         metavar="NAME=SECRET/KEY",
-        help=of_secret,
+        help="a variable from a Secret, such as TOKEN=registry/token; can be repeated",
     )
     of_claim = "mount a PersistentVolumeClaim, such as data:/data; can be repeated"
     add("--pvc", type=claim_argument, action="append", metavar="CLAIM:PATH[:ro]", help=of_claim)

@@ -51,6 +51,7 @@ from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status.writer import StatusWriter
 from tfjob_controller.httpserver.server import HttpServer, ListenError
 from tfjob_controller.kube.cache.informer import HandlerProcessor
+from tfjob_controller.kube.cache.watchrights import WatchRights
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -141,6 +142,7 @@ class GangScheduler:
             with_priorities=options.preemption == "on",
             with_weights=options.queue_order == "fair",
         )
+        self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)
         self._binder = Binder(
             self.transport, self._clock, threads=options.concurrent_writes, observe=self.gang_metrics.binding_ended
         )
@@ -177,7 +179,7 @@ class GangScheduler:
     def problems(self) -> list[str]:
         """Returns why the gang scheduler is not ready, one line each; nothing if it works or is a follower."""
         if self._is_working.is_set() or not self._is_leading:
-            return self.caches.informers.problems()
+            return self.caches.informers.problems() or self._rights.problems()
         return self.caches.informers.problems() or ["the admission loop has not started"]
 
     def _start(self) -> None:
@@ -189,6 +191,7 @@ class GangScheduler:
             log.info("serving kube-scheduler", port=self.extender.port)
         registrations = self._add_handlers()
         self.caches.informers.start()
+        self._rights.start()
         if self._follower is not None:
             self._follower.start()
         while not (
@@ -354,6 +357,7 @@ class GangScheduler:
         for part in self._parts:
             ended &= part.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
+        self._rights.stop(_PART_SECONDS)
         ended &= self.caches.informers.stop(_PART_SECONDS)
         ended &= self._follower.stop(_PART_SECONDS) if self._follower is not None else True
         for server in self.servers:
@@ -392,6 +396,7 @@ class GangScheduler:
             "gang-writer": self._writer.restarts,
             "evictor": self._evictor.restarts,
             "events": self._recorder.statistics().restarts,
+            "watch-rights": self._rights.thread.restarts,
         }
         server = {"extender-http": self.extender.restarts} if self.extender is not None else {}
         ungater = {"ungater": self._ungater.restarts} if self._ungater is not None else {}

@@ -35,6 +35,7 @@ from tfjob_controller.jobs.plan import gangterms as terms
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.kindcontroller import KindController, Shared
 from tfjob_controller.kinds.registry import KINDS
+from tfjob_controller.kube.cache.watchrights import WatchRights
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config
@@ -42,6 +43,7 @@ from tfjob_controller.kube.events.recorder import EventRecorder
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
+from tfjob_controller.kube.leaderelection.otherleaders import OtherLeaders
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
@@ -138,9 +140,17 @@ class Manager:
             autoscalers=options.trainjobs,
             pod_groups=gangs.backend.resource if gangs.backend is not None else None,
         )
+        self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)
         self._fanout = Fanout(options.concurrent_writes)
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
-        self._elector = self._new_elector(config.namespace) if options.leader_elect else None
+        lease_namespace = options.leader_elect_lease_namespace or config.namespace
+        self._elector = self._new_elector(lease_namespace) if options.leader_elect else None
+        self._others = OtherLeaders(
+            self.transport,
+            self._clock,
+            options.leader_elect_lease_name,
+            lease_namespace if options.leader_elect else "",
+        )
         self._shared = Shared(
             requester=self.transport,
             connector=Connector(config, self._clock, observer=self.metrics.requests),
@@ -174,7 +184,7 @@ class Manager:
 
     def problems(self) -> list[str]:
         """Returns why the controller is not ready, one line each; nothing if it is ready."""
-        return [self._starting] if self._starting else self.caches.informers.problems()
+        return [self._starting] if self._starting else self.caches.informers.problems() or self._rights.problems()
 
     # Start
 
@@ -199,6 +209,7 @@ class Manager:
         self._starting = ""
         self._recorder.start()
         self.caches.informers.start()
+        self._rights.start()
         if self._wait_until_ready():
             # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
             # created and deleted jobs would accumulate.
@@ -226,17 +237,17 @@ class Manager:
         return True
 
     def _answer(self, problem: str, ask: Callable[[], _T]) -> _T | None:
-        def note(reason: str) -> None:
-            self._starting = reason
+        return answer_of(problem, ask, self._note_start, self._clock, self._stop)
 
-        return answer_of(problem, ask, note, self._clock, self._stop)
+    def _note_start(self, reason: str) -> None:
+        self._starting = reason
 
     def _wait_until_ready(self) -> bool:
-        """Wait until caches are synced and the lease is held; returns False if `stop` is set first."""
+        """Wait until caches are synced and only this instance leads; returns False if `stop` is set first."""
         while not (self.caches.informers.is_synced and self._leading.is_set()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return False
-        return True
+        return bool(self._options.namespace) or self._others.wait(self._note_start, self._stop)
 
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
         options, address = self._options, self._options.progress_server_bind_address
@@ -245,12 +256,12 @@ class Manager:
         observe, url = self.metrics.report_answered, options.progress_server_url
         return ProgressServing(self.transport, self.caches, address, url, own_namespace, observe, self._clock)
 
-    def _new_elector(self, own_namespace: str) -> LeaderElector:
+    def _new_elector(self, namespace: str) -> LeaderElector:
         options = self._options
         return LeaderElector(
             self.transport,
             self._clock,
-            options.leader_elect_lease_namespace or own_namespace,
+            namespace,
             options.leader_elect_lease_name,
             self._identity,
             on_started=self._leading.set,
@@ -290,6 +301,7 @@ class Manager:
         for kind in self._kinds:
             kind.stop_readers(_PART_SECONDS)
         self._fanout.stop()
+        self._rights.stop(_PART_SECONDS)
         self.caches.informers.stop(_PART_SECONDS)
         self._recorder.stop(_PART_SECONDS)
         if self._progress is not None:
@@ -328,6 +340,7 @@ class Manager:
             **self.caches.informers.restarts(),
             **{name: count for kind in self._kinds for name, count in kind.restarts().items()},
             "events": self._recorder.statistics().restarts,
+            "watch-rights": self._rights.thread.restarts,
             **(self._progress.restarts() if self._progress is not None else {}),
         }
 

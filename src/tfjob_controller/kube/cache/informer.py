@@ -180,6 +180,7 @@ class Informer(Generic[ObjectT]):
     ) -> None:
         self.store: Store[ObjectT] = Store(indexers)
         self.name = resource.plural
+        self.watched = resource, namespace
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 (spreads load, keeps no secret)
         self._lock = threading.Lock()
@@ -304,6 +305,11 @@ class InformerGroup:
             for informer in self._informers
             if not informer.is_synced
         ]
+
+    @property
+    def watched(self) -> list[tuple[Resource, str]]:
+        """Each resource with its namespace, or "" for all."""
+        return [informer.watched for informer in self._informers]
 
     def statistics(self) -> Mapping[str, InformerStatistics]:
         """By plural resource name."""

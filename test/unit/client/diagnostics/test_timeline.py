@@ -116,15 +116,15 @@ def test_the_numbers_of_the_jobs_own_events_matter() -> None:
 @pytest.mark.parametrize(
     ("text", "is_shown"),
     [
-        ("Scheduled is False: ExceedsClusterCapacity: needs 3 × cpu: 2", False),
-        ("not scheduled: needs 3 × cpu: 2", False),
-        ("Scheduled is False: ExceedsClusterCapacity: needs 4 × cpu: 2", True),
+        ("Scheduled is False: ExceedsClusterCapacity: needs 3 CPUs", False),
+        ("not scheduled: needs 3 CPUs", False),
+        ("Scheduled is False: ExceedsClusterCapacity: needs 4 CPUs", True),
         ("Admitted is True", True),
     ],
 )
 def test_a_condition_that_repeats_an_event_is_left_out(text: str, is_shown: bool) -> None:
     condition = TimelineEntry(at(0), "gang/train-a", CONDITION, text)
-    told = TimelineEntry(at(0), "tfjob/train", EVENT, "ExceedsClusterCapacity [gang-scheduler]: needs 3 × cpu: 2")
+    told = TimelineEntry(at(0), "tfjob/train", EVENT, "ExceedsClusterCapacity [gang-scheduler]: needs 3 CPUs")
     assert (condition in fold_entries([condition, told])) == is_shown
     assert fold_entries([condition]) == [condition]
 

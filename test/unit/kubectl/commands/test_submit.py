@@ -131,7 +131,7 @@ def test_an_elastic_job_has_from_min_nodes_to_nodes(capsys: pytest.CaptureFixtur
     [
         (["--min-nodes", "2"], "--min-nodes 2: say with --nodes how many there are at most"),
         (["--min-nodes", "2", "--nodes", "1"], "--min-nodes 2: say with --nodes how many there are at most"),
-        (["--min-nodes", "2", "--workers", "1"], "--workers makes a TFJob and --min-nodes a TrainJob: leave one of them"),
+        (["--min-nodes", "2", "--workers", "1"], "--workers makes a TFJob and --min-nodes a TrainJob: leave one"),
         (["--pvc", "data"], "--pvc: must be CLAIM:PATH or CLAIM:PATH:ro, such as data:/data, not 'data'"),
         (["--pvc", "Data:/data"], "--pvc: 'Data' cannot be the name of an object: it must be of lower-case letters"),
         (["--pvc", "a:/data", "--volume", "emptydir:/data"], "two volumes at /data: give each a path of its own"),
