@@ -6,9 +6,10 @@ from argparse import Namespace
 from time import monotonic
 
 from tfjob_controller.client.job import Job, check_suspendable
+from tfjob_controller.client.waitconditions import DELETED
 from tfjob_controller.kubectl.argumenttypes import count_argument
 from tfjob_controller.kubectl.command import CLIENT, SERVER
-from tfjob_controller.kubectl.commands.selection import dry_run_text, for_each, selected_jobs
+from tfjob_controller.kubectl.commands.selection import dry_run_text, for_each, selected_jobs, worst
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 
@@ -59,13 +60,20 @@ def _set_suspended(job: Job, wanted: bool, parsed: Namespace) -> str:
 
 
 def delete(session: Session, parsed: Namespace) -> int:
-    jobs = selected_jobs(session, parsed)
-    begin = monotonic()
+    """All jobs are deleted before one is waited for, as kubectl does: their pods end side by side."""
+    jobs, begin = selected_jobs(session, parsed), monotonic()
+    waits = parsed.wait and not parsed.dry_run
+    deleted: list[Job] = []
 
     def change(job: Job) -> str:
-        left = None if parsed.timeout is None else max(0.0, parsed.timeout - (monotonic() - begin))
         if parsed.dry_run != CLIENT:
-            job.delete(wait=parsed.wait, timeout_seconds=left, dry_run=parsed.dry_run == SERVER)
-        return f"deleted{dry_run_text(parsed)}"
+            job.delete(dry_run=parsed.dry_run == SERVER)
+        deleted.append(job)
+        return "" if waits else f"deleted{dry_run_text(parsed)}"
 
-    return for_each(session, jobs, change)
+    def wait(job: Job) -> str:
+        job.wait(DELETED, None if parsed.timeout is None else max(0.0, parsed.timeout - (monotonic() - begin)))
+        return "deleted"
+
+    code = for_each(session, jobs, change)
+    return worst({code, for_each(session, deleted, wait)}) if waits else code

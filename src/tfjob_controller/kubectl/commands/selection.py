@@ -40,14 +40,15 @@ def selected_jobs(session: Session, parsed: Namespace) -> list[Job]:
 
 
 def for_each(session: Session, jobs: Sequence[Job], change: Callable[[Job], str]) -> int:
-    """Prints for each job what `change` returns, or its error; returns the exit code.
+    """Prints for each job what `change` returns, unless that is empty, or its error; returns the exit code.
 
     An error that the next job would have too, such as a missing right, is raised.
     """
     codes = {0}
     for job in jobs:
         try:
-            print_line(f"{job.kind}/{job.name} {change(job)}")
+            if done := change(job):
+                print_line(f"{job.kind}/{job.name} {done}")
         except ClientError as error:
             if not _is_of_job(error):
                 raise

@@ -107,3 +107,15 @@ def test_all_jobs_are_changed_with_a_line_for_each_and_those_that_have_ended_are
     assert out.splitlines() == ["tfjob/paused is already suspended", "tfjob/runs suspended", "trainjob/torch suspended"]
     assert [line.split()[2] for line in error.splitlines()] == ["team/broken", "team/done", "team/failed"]
     assert not api.written("DELETE")
+
+
+def test_all_jobs_are_deleted_before_one_is_waited_for(
+    api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        assert plugin("delete", "runs", "torch", "--wait") == (0, "tfjob/runs deleted\ntrainjob/torch deleted\n", "")
+    sent = [(request.method, request.query) for request in api.requests()]
+    last = max(index for index, (method, _) in enumerate(sent) if method == "DELETE")
+    watches = [index for index, (_, query) in enumerate(sent) if query.get("fieldSelector")]
+    assert watches
+    assert last < min(watches)
