@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tfjob_controller.api.trainjob.types import LAUNCHER, MPI, NODE
+from tfjob_controller.api.trainjob.types import LAUNCHER, NODE
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -143,7 +143,8 @@ def trainjob(
         datasetConfig=_storage(dataset),
         modelConfig=_given(input=_storage(model), output=_storage(output)),
     )
-    found |= _given(podSpecOverrides=_overrides((NODE, LAUNCHER) if framework == MPI else (NODE,), volumes, pod))
+    if volumes or pod:
+        found["podSpecOverrides"] = _overrides(_steps(framework, command, runtime), volumes, pod)
     metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
     return _manifest(TRAINJOB, metadata, {**found, **_gang(gang), **spec})
 
@@ -153,13 +154,22 @@ def _manifest(kind: ClientKind, metadata: Mapping[str, Any], spec: Mapping[str, 
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 
+def _steps(framework: str | None, command: Sequence[str], runtime: object) -> Sequence[str]:
+    """The steps that train. Whether a runtime of another name than a framework's has a launcher is not known here."""
+    # Other manifests do not need the frameworks.
+    from tfjob_controller.jobs.frameworks.registry import by_command, frameworks
+
+    known = frameworks()
+    found = known.get(framework) if framework else by_command(command)
+    found = found or next((each for each in known.values() if each.runtime == runtime), None)
+    return (NODE, LAUNCHER) if found is not None and found.has_launcher else (NODE,)
+
+
 def _overrides(
     steps: Sequence[str], volumes: Volumes | None, pod: Mapping[str, Any] | None
 ) -> Sequence[Mapping[str, Any]]:
     """The same override of the pods of each step, whose container has the step's name."""
     mounts, pod = _mounted(volumes, pod)
-    if not (mounts or pod):
-        return []
     return [
         {
             "targetJobs": [{"name": step}],

@@ -48,7 +48,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     own, program = _as_flags(command_first(with_values(argv[:dashes]))), list(argv[dashes + 1 :])
     called = command_of(own[0]) if own else None
     if called is None and own and own[0] not in _ROOT_FLAGS:
-        raise _not_understood(own, None) if own[0].startswith("-") else _no_command(own[0])
+        hides = has_token(own)
+        raise _not_understood(own, None, hides_values=hides) if hides or own[0].startswith("-") else _no_command(own[0])
     parsed, left_over = build_parser(called).parse_known_args(own)
     if left_over:
         raise _not_understood(left_over, called, hides_values=has_token(own))

@@ -43,7 +43,7 @@ from tfjob_controller.kube.events.recorder import EventRecorder
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
-from tfjob_controller.kube.leaderelection.otherleaders import OtherLeaders
+from tfjob_controller.kube.leaderelection.otherleader import OtherLeader
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
@@ -58,6 +58,8 @@ log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 NAME = "tfjob-controller"
+# The namespace of the default installation.
+SYSTEM_NAMESPACE = "tfjob-system"
 DEBUG = "debug"
 # The default schedulerName of gangs' pods, as in manifests/base/extender.
 GANG_SCHEDULER = "gang-scheduler"
@@ -145,12 +147,9 @@ class Manager:
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
         lease_namespace = options.leader_elect_lease_namespace or config.namespace
         self._elector = self._new_elector(lease_namespace) if options.leader_elect else None
-        self._others = OtherLeaders(
-            self.transport,
-            self._clock,
-            options.leader_elect_lease_name,
-            lease_namespace if options.leader_elect else "",
-        )
+        # Of the default installation, or of one namespace.
+        self._is_alone = bool(options.namespace) or (options.leader_elect and lease_namespace == SYSTEM_NAMESPACE)
+        self._other = OtherLeader(self.transport, self._clock, SYSTEM_NAMESPACE, options.leader_elect_lease_name)
         self._shared = Shared(
             requester=self.transport,
             connector=Connector(config, self._clock, observer=self.metrics.requests),
@@ -247,7 +246,7 @@ class Manager:
         while not (self.caches.informers.is_synced and self._leading.is_set()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return False
-        return bool(self._options.namespace) or self._others.wait(self._note_start, self._stop)
+        return self._is_alone or self._other.wait(self._note_start, self._stop)
 
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
         options, address = self._options, self._options.progress_server_bind_address

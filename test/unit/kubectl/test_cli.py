@@ -217,6 +217,7 @@ def test_a_failing_or_unreachable_server_gets_one_request(
         ["list", "--tokne", "t0ken"],
         ["--tokne", "t0ken", "list"],
         ["list", "--token=", "t0ken"],
+        ["--token=", "t0ken", "list"],
         ["describe", "x", "-v"],
         ["submit", "x", "--image", "i", "-v"],
     ],

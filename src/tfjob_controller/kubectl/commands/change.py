@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from time import monotonic
 
 from tfjob_controller.client.job import Job, check_suspendable
@@ -30,10 +30,14 @@ def _number(parsed: Namespace) -> int:
     """The number of `--replicas`, or else the last word, which then is no job. Raises `UsageError`."""
     last = parsed.jobs[-1].name if parsed.jobs else ""
     needs_job = not (parsed.selector or parsed.all)
-    if parsed.replicas is None and last.isdecimal() and len(parsed.jobs) > needs_job:
+    is_number = last.isdecimal() and not parsed.jobs[-1].kind
+    if parsed.replicas is None and is_number and len(parsed.jobs) > needs_job:
         parsed.jobs.pop()
-        return count_argument(last)
-    if parsed.replicas is None or (len(parsed.jobs) > needs_job and last.isdecimal()):
+        try:
+            return count_argument(last)
+        except ArgumentTypeError as error:
+            raise UsageError(str(error)) from None
+    if parsed.replicas is None or (len(parsed.jobs) > needs_job and is_number):
         raise UsageError("say one number: `kubectl tfjob scale JOB N`, or --replicas=N")
     return int(parsed.replicas)
 

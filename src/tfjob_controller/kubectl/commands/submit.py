@@ -130,8 +130,10 @@ def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:
     processes = parsed.processes
     elastic: dict[str, Any] = {}
     if parsed.min_nodes is not None:
-        if parsed.nodes is None or parsed.min_nodes > parsed.nodes:
+        if parsed.nodes is None:
             raise UsageError(f"--min-nodes {parsed.min_nodes}: say with --nodes how many there are at most")
+        if parsed.min_nodes > parsed.nodes:
+            raise UsageError(f"--min-nodes {parsed.min_nodes}: must not be more than --nodes")
         elastic = {"elasticPolicy": {"minNodes": parsed.min_nodes, "maxNodes": parsed.nodes}}
     return {
         **elastic,

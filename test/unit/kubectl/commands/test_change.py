@@ -119,3 +119,18 @@ def test_all_jobs_are_deleted_before_one_is_waited_for(
     watches = [index for index, (_, query) in enumerate(sent) if query.get("fieldSelector")]
     assert watches
     assert last < min(watches)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("scale runs 12345678901", "must be a whole number, not '12345678901'"),
+        ("scale tfjob/runs tfjob/4", "say one number: `kubectl tfjob scale JOB N`, or --replicas=N"),
+    ],
+)
+def test_what_is_no_number_of_replicas_is_one_line_and_code_2(
+    command: str, words: str, api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        assert plugin(*command.split()) == (2, "", f"kubectl tfjob: {words}\n")
+    assert not api.requests("PATCH")

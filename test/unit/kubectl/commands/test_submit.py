@@ -99,13 +99,18 @@ def test_what_the_pods_of_a_tfjob_need_is_in_each_of_its_templates(capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("framework", "steps"),
-    [pytest.param("torch", ["node"], id="torch"), pytest.param("mpi", ["node", "launcher"], id="mpi")],
+    ("flags", "steps"),
+    [
+        pytest.param(["--framework", "torch"], ["node"], id="torch"),
+        pytest.param(["--framework", "mpi"], ["node", "launcher"], id="mpi"),
+        pytest.param(["--runtime", "mpi-distributed"], ["node", "launcher"], id="runtime"),
+        pytest.param(["--", "mpirun", "train"], ["node", "launcher"], id="command"),
+    ],
 )
 def test_what_the_pods_of_a_trainjob_need_is_an_override_of_each_step_that_trains(
-    framework: str, steps: list[str], capsys: pytest.CaptureFixture[str]
+    flags: list[str], steps: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*SUBMIT, *TRAINJOB, "--framework", framework, *OF_PODS, *PRINTED]) == 0
+    assert cli.main([*SUBMIT, *TRAINJOB, *OF_PODS, *PRINTED, *flags]) == 0
     made = yaml.safe_load(capsys.readouterr().out)
     assert made["metadata"] == {"name": "train", "labels": {"team": "vision"}, "annotations": {"a.b/c": "d e"}}
     assert made["spec"]["trainer"]["env"] == ENV
@@ -130,7 +135,7 @@ def test_an_elastic_job_has_from_min_nodes_to_nodes(capsys: pytest.CaptureFixtur
     ("flags", "words"),
     [
         (["--min-nodes", "2"], "--min-nodes 2: say with --nodes how many there are at most"),
-        (["--min-nodes", "2", "--nodes", "1"], "--min-nodes 2: say with --nodes how many there are at most"),
+        (["--min-nodes", "2", "--nodes", "1"], "--min-nodes 2: must not be more than --nodes"),
         (["--min-nodes", "2", "--workers", "1"], "--workers makes a TFJob and --min-nodes a TrainJob: leave one"),
         (["--pvc", "data"], "--pvc: must be CLAIM:PATH or CLAIM:PATH:ro, such as data:/data, not 'data'"),
         (["--pvc", "Data:/data"], "--pvc: 'Data' cannot be the name of an object: it must be of lower-case letters"),
