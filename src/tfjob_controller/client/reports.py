@@ -23,14 +23,13 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.leaderelection.lease import LEASES, LeaseRecord
 from tfjob_controller.kube.managedfields import ManagedFieldsEntry, ManagedObject
 from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 # The programs that report, by the name of their Lease and Deployment, which is also their pods' label `app`.
 CONTROLLER, GANG_SCHEDULER = "tfjob-controller", "gang-scheduler"
 _TITLES = {CONTROLLER: "the controller", GANG_SCHEDULER: "the gang scheduler"}
-# The namespace of an installation by the manifests.
-SYSTEM_NAMESPACE = "tfjob-system"
 # Lower bound of the time after which a program whose Lease is not renewed counts as stopped: another leader takes over
 # within less, and the reader's clock may differ from that of the API server.
 GRACE_SECONDS = 60.0

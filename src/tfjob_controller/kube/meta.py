@@ -69,6 +69,11 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def full_name(self) -> str:
+        """As kubectl takes it, such as `jobs.batch`; the plural alone in the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The request path: of all namespaces without `namespace`, of the collection without `name`.
 

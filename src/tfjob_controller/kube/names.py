@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 
 MAX_NAME, MAX_NAMESPACE = 253, 63
+# The namespace of the default installation, by the manifests.
+SYSTEM_NAMESPACE = "tfjob-system"
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 NAME_PATTERN = rf"^{_LABEL}(\.{_LABEL})*$"
 NAME_WORDS = "must be of lower-case letters, digits, - and . and begin and end with a letter or digit"

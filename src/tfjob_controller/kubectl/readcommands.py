@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from tfjob_controller.client.waitconditions import ENDED, FAILED, RUNNING, SUCCEEDED
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kubectl.argumenttypes import (
     KINDS,
     count_argument,
@@ -65,9 +66,9 @@ def _add_explain(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--controller-namespace",
         type=namespace_argument,
-        default="tfjob-system",
+        default=SYSTEM_NAMESPACE,
         metavar="NAME",
-        help="where the controller runs; default: tfjob-system",
+        help=f"where the controller runs; default: {SYSTEM_NAMESPACE}",
     )
     add_output(parser, TABLE, JSON, YAML)
 

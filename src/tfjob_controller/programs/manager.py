@@ -44,6 +44,7 @@ from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
 from tfjob_controller.kube.leaderelection.otherleader import OtherLeader
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
@@ -58,8 +59,6 @@ log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 NAME = "tfjob-controller"
-# The namespace of the default installation.
-SYSTEM_NAMESPACE = "tfjob-system"
 DEBUG = "debug"
 # The default schedulerName of gangs' pods, as in manifests/base/extender.
 GANG_SCHEDULER = "gang-scheduler"
@@ -147,9 +146,13 @@ class Manager:
         self._recorder = EventRecorder(self.transport, self._clock, NAME, self._identity)
         lease_namespace = options.leader_elect_lease_namespace or config.namespace
         self._elector = self._new_elector(lease_namespace) if options.leader_elect else None
-        # Of the default installation, or of one namespace.
-        self._is_alone = bool(options.namespace) or (options.leader_elect and lease_namespace == SYSTEM_NAMESPACE)
-        self._other = OtherLeader(self.transport, self._clock, SYSTEM_NAMESPACE, options.leader_elect_lease_name)
+        # A controller of one namespace, and the default installation itself, wait for no other.
+        is_default = options.leader_elect and lease_namespace == SYSTEM_NAMESPACE
+        self._other = (
+            OtherLeader(self.transport, self._clock, SYSTEM_NAMESPACE, options.leader_elect_lease_name)
+            if not (options.namespace or is_default)
+            else None
+        )
         self._shared = Shared(
             requester=self.transport,
             connector=Connector(config, self._clock, observer=self.metrics.requests),
@@ -246,7 +249,7 @@ class Manager:
         while not (self.caches.informers.is_synced and self._leading.is_set()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return False
-        return self._is_alone or self._other.wait(self._note_start, self._stop)
+        return self._other is None or self._other.wait(self._note_start, self._stop)
 
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
         options, address = self._options, self._options.progress_server_bind_address

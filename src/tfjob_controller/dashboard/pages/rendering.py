@@ -35,6 +35,7 @@ from tfjob_controller.dashboard.streams import EventStream, Places
 from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.names import namespace_violation
 from tfjob_controller.util.clock import Clock
 
 FOLDER = Path(__file__).parent.parent
@@ -48,7 +49,6 @@ _READING_SECONDS = 1.5
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-_NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
 
@@ -180,7 +180,7 @@ async def namespace_of(request: Request) -> str:
     namespace = request.query_params.get("namespace")
     if namespace is None:
         return await read(request, user_of(request).first_namespace)
-    if namespace and _NAMESPACE.fullmatch(namespace) is None:
+    if namespace and namespace_violation(namespace):
         raise ClientError(
             f"Namespace: {namespace[:80]!r} is no name of a namespace; use lower-case letters, digits and hyphens."
         )

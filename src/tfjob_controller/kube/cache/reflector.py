@@ -279,7 +279,7 @@ class Reflector(Generic[ObjectT]):
 
     @property
     def _name(self) -> str:
-        return ".".join(part for part in (self._resource.plural, self._resource.group) if part)
+        return self._resource.full_name
 
     def _describe(self, error: ApiError) -> str:
         verb = "list" if self._state.mode is RequestMode.LIST else "watch"

@@ -55,7 +55,7 @@ class WatchRights:
         while not self._clock.sleep(PERIOD_SECONDS, self._stop):
             try:
                 missing = tuple(
-                    f"{resource.plural}.{resource.group}".rstrip(".")
+                    resource.full_name
                     for resource, namespace in self._watched
                     if not may(self._requester, "watch", resource, namespace)
                 )

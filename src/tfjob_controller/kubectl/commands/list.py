@@ -65,7 +65,7 @@ def _check_flags(session: Session, parsed: Namespace) -> None:
 
 def _kubectl_command(parsed: Namespace) -> str:
     """The command line of kubectl for the same jobs in the same format."""
-    kinds = ",".join(f"{kind.resource.plural}.{kind.resource.group}" for kind in kinds_named(parsed.kind or None))
+    kinds = ",".join(kind.resource.full_name for kind in kinds_named(parsed.kind or None))
     words = ["kubectl get", kinds, *(name.name for name in parsed.names)]
     values = {
         "-n": parsed.namespace,
