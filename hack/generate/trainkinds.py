@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from generate import trainjobrules as rules
+from generate.conditions import TRAINJOB_CONDITIONS
 from generate.crd import Column, CustomKind
 from generate.podtemplate import kubernetes_schema, pod_template_schema
 from generate.schema import INT_OR_STRING, Extras, keyed
@@ -15,7 +16,7 @@ from tfjob_controller.kube.names import MAX_NAME
 
 # Longest of a path in a container (Linux' PATH_MAX).
 _MAX_PATH = 4096
-
+_CONDITIONS = [*dict.fromkeys(type_ for type_, _ in TRAINJOB_CONDITIONS)]
 
 _TRAINING_ENV = {"items": {**ENV["items"], **checked(rules.ENV_RULES)}, **keyed("name")}
 _VOLUME = kubernetes_schema("Volume", {("Volume", "name"): required_text(MAX_LABEL_VALUE)})
@@ -82,9 +83,7 @@ TRAINJOB = CustomKind(
             ("TrainJobStatus", "conditions"): keyed("type"),
             ("TrainJobStatus", "jobs_status"): keyed("name"),
             ("TrainJobStatus", "metrics"): keyed("name"),
-            ("JobCondition", "type"): {
-                "description": "Created, Scheduled, Running, Resizing, Restarting, Suspended, Complete or Failed."
-            },
+            ("JobCondition", "type"): {"description": f"{', '.join(_CONDITIONS[:-1])} or {_CONDITIONS[-1]}."},
         },
     ),
     categories=("kubeflow",),

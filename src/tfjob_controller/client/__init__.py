@@ -6,8 +6,9 @@
         job = client.submit(tfjob("mnist", image="example/mnist:1", workers=2))
         job.wait("Succeeded", timeout_seconds=3600)
 
-Every name is loaded when it is first used, and the Kubernetes client when a `Client` connects. May import `trainer`,
-`api`, `kube` and `util`; the kubectl plugin is based on it. Start with `client.py` and `job.py`.
+Every name is loaded when it is first used, and the Kubernetes client when a `Client` connects. May import `kinds`,
+`jobs`, `api`, `kube` and `util`; the kubectl plugin and the dashboard are based on it. Start with `client.py` and
+`job.py`.
 """
 
 from __future__ import annotations

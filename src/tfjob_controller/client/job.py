@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.client.errors import ClientError, JobDeletedError, JobEndedError, WaitTimeoutError
 from tfjob_controller.client.kinds import AnyJob, Snapshot, kind_of
@@ -142,7 +143,8 @@ class Job:
             views = replica_views(found.job, reader.children(found.job), now)
             gangs = reader.gangs(found) if found.waits_for_capacity else ()
             reports = job_reports(self._connection.requester, found, now, gangs)
-            notices = [report.notice(now) for report in reports.values() if not found.has_ended]
+            is_ours = not found.has_ended and is_managed_here(found.job.spec.managed_by)
+            notices = [report.notice(now) for report in reports.values() if is_ours]
             return describe(found.job, views, reader.events, reports[CONTROLLER].time, notices)
 
     def events(self) -> Table[EventRow]:
@@ -210,11 +212,8 @@ class Job:
         The nodes of a started TrainJob can change only if it has `elasticPolicy`. With `dry_run` the server only checks
         the change, here and in the other changes.
         """
-        if isinstance(n, bool) or not isinstance(n, int):
-            raise ClientError(f"scale needs a whole number, not {n!r}")
+        check_size(self._seen, n)
         kind = self._seen.kind
-        if violation := kind.size_violation(n):
-            raise ClientError(f"spec.{kind.size_field}: {violation}")
         if not kind.has_scale_right:
             return self._patched({"spec": {kind.size_field: n}}, dry_run)
         for _ in range(_SCALE_TRIES):
@@ -307,6 +306,14 @@ class Job:
 
     def _deleted(self) -> JobDeletedError:
         return JobDeletedError(f"{self.namespace}/{self.name} was deleted")
+
+
+def check_size(job: Snapshot, n: int) -> None:
+    """Raises `ClientError` for a number of workers or nodes that the job cannot have."""
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise ClientError(f"scale needs a whole number, not {n!r}")
+    if violation := job.kind.size_violation(n):
+        raise ClientError(f"{job.kind.word}/{job.metadata.name}: spec.{job.kind.size_field}: {violation}")
 
 
 def check_suspendable(seen: Snapshot, wanted: bool) -> None:

@@ -29,6 +29,8 @@ NAMES = (
     "Resizing",
     "Restarting",
     "Suspended",
+    "Preempted",
+    "ChangesReverted",
     DELETED,
 )
 _BY_LOWER_CASE = {name.lower(): name for name in NAMES} | {"delete": DELETED}  # as for kubectl wait

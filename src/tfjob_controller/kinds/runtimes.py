@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from tfjob_controller.api.trainjob.types import API_GROUP
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
     NO_TRIGGER_LOG,
@@ -73,12 +74,15 @@ class RuntimeCaches(Generic[JobT, RuntimeT]):
 
     def __init__(self, kinds: RuntimeKinds[JobT, RuntimeT], requester: Requester, namespace: str, clock: Clock) -> None:
         self._kinds = kinds
-        common: dict[str, Any] = {"namespace": namespace, "clock": clock}
-        self.jobs: Informer[JobT] = Informer(
-            requester, kinds.jobs, kinds.decode_job, indexers={BY_RUNTIME: by_runtime_id}, **common
-        )
-        self.namespaced: Informer[RuntimeT] = Informer(requester, kinds.namespaced, kinds.decode_runtime, **common)
-        self.cluster: Informer[RuntimeT] = Informer(requester, kinds.cluster, kinds.decode_runtime, clock=clock)
+
+        def watch(resource: Resource, decode: Callable[..., Any], scope: str, **more: Any) -> Informer[Any]:
+            # Kubeflow's kinds have the plurals of this project's.
+            name = resource.plural if resource.group == API_GROUP else f"{resource.plural}.{resource.group}"
+            return Informer(requester, resource, decode, namespace=scope, clock=clock, name=name, **more)
+
+        self.jobs: Informer[JobT] = watch(kinds.jobs, kinds.decode_job, namespace, indexers={BY_RUNTIME: by_runtime_id})
+        self.namespaced: Informer[RuntimeT] = watch(kinds.namespaced, kinds.decode_runtime, namespace)
+        self.cluster: Informer[RuntimeT] = watch(kinds.cluster, kinds.decode_runtime, "")
 
     @property
     def all(self) -> Sequence[Informer[Any]]:

@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from tfjob_controller.kubectl.changecommands import CHANGE_COMMANDS
-from tfjob_controller.kubectl.command import PROGRAM, Command
+from tfjob_controller.kubectl.command import NO_DRY_RUN, PROGRAM, Command
 from tfjob_controller.kubectl.connectionflags import command_first, has_token, with_values
 from tfjob_controller.kubectl.readcommands import READ_COMMANDS
 from tfjob_controller.util.commandline import Parser, UsageError
@@ -55,6 +55,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         raise _not_understood(left_over, called, hides_values=has_token(own))
     if dashes < len(argv) and parsed.command != "submit":
         raise UsageError("only `submit` accepts a command after `--`")
+    if getattr(parsed, "dry_run", None) == NO_DRY_RUN:
+        parsed.dry_run = None
     parsed.program = program
     return parsed
 

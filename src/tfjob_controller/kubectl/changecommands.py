@@ -22,6 +22,7 @@ from tfjob_controller.kubectl.command import (
     JOB_HELP,
     JSON,
     NAME,
+    NO_DRY_RUN,
     SERVER,
     YAML,
     Command,
@@ -90,7 +91,11 @@ def _add_submit(parser: ArgumentParser) -> None:
         help="restarts after which the next failure ends the job; default: no limit",
     )
     add("--suspend", action="store_true", help="create the job suspended")
-    add("--dry-run", choices=(CLIENT, SERVER), help="print the job without creating it; `client` sends no request")
+    add(
+        "--dry-run",
+        choices=(CLIENT, SERVER, NO_DRY_RUN),
+        help="print the job without creating it; `client` sends no request",
+    )
     add("-o", "--output", choices=(YAML, JSON, NAME), help="format in which the job is printed")
     add("--wait", action="store_true", help="return when the job has ended, with the exit code of `wait`")
     add("-f", "--follow", action="store_true", help="print the chief's log as it comes, and then wait as with --wait")

@@ -24,7 +24,7 @@ PROGRAM = "kubectl tfjob"
 EXIT_TIMEOUT = 124
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
-CLIENT, SERVER = "client", "server"
+CLIENT, SERVER, NO_DRY_RUN = "client", "server", "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def add_jobs(parser: ArgumentParser, read: Callable[[str], Any] = job_argument, 
 
 def add_dry_run(parser: ArgumentParser) -> None:
     says = "print what would be changed; `client`, the default, sends no change, and `server` has it checked"
-    parser.add_argument("--dry-run", choices=(CLIENT, SERVER), help=says)
+    parser.add_argument("--dry-run", choices=(CLIENT, SERVER, NO_DRY_RUN), help=says)
 
 
 def add_all_namespaces(parser: ArgumentParser) -> None:

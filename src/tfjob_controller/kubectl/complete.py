@@ -99,11 +99,11 @@ def _after(name: str, parser: argparse.ArgumentParser, given: Sequence[str], wor
         open_flag = by_flag.get(flag)
         line = Line(line.values, line.positional, rest)
     if open_flag is not None:
-        return _of_action(open_flag, name, line)
+        return _of_action(open_flag, line)
     if word.startswith("-"):
         return _beginning(_flags(by_flag), word), NO_FILES
     awaited = _awaited(parser, len(line.positional))
-    return _of_action(awaited, name, line) if awaited is not None else ((), NO_FILES)
+    return _of_action(awaited, line) if awaited is not None else ((), NO_FILES)
 
 
 def _parsed(
@@ -141,7 +141,7 @@ def _awaited(parser: argparse.ArgumentParser, taken: int) -> argparse.Action | N
     return positional[-1] if positional and positional[-1].nargs in ("+", "*") else None
 
 
-def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candidates, int]:
+def _of_action(action: argparse.Action, line: Line) -> tuple[Candidates, int]:
     """Candidates for the value of a flag or argument."""
     if action.dest in ("kubeconfig", "certificate_authority"):
         return (), FILES
@@ -151,7 +151,7 @@ def _of_action(action: argparse.Action, command: str, line: Line) -> tuple[Candi
         return _beginning([*CONDITION_WORDS, "condition="], line.word), NO_FILES
     sources: dict[str, Callable[[Line], Candidates]] = {
         "job": jobs,
-        "jobs": tfjobs if command == "scale" else jobs,
+        "jobs": jobs,
         "names": jobs,
         "namespace": namespaces,
         "context": lambda line: configured(line, "contexts"),
@@ -185,14 +185,6 @@ def jobs(line: Line) -> Iterable[str]:
     twice = set.intersection(*found.values())
     every = [f"{word}/{name}" if with_kind or name in twice else name for word in found for name in sorted(found[word])]
     return [each for each in every if each not in line.positional]
-
-
-def tfjobs(line: Line) -> Iterable[str]:
-    from tfjob_controller.client.kinds import TFJOB
-
-    with _session(line) as session:
-        names = sorted(_names(session, TFJOB.resource, session.namespace))
-    return [f"tfjob/{name}" if "/" in line.word else name for name in names]
 
 
 def replicas(line: Line) -> Iterable[str]:

@@ -26,8 +26,9 @@ MANAGED_HERE = "trainer.kubeflow.org/trainjob-controller"
 
 # The annotation in which the controller stores the fields that Kubeflow Trainer's status does not have.
 RECORD_ANNOTATION = "kubeflow.org/training-status"
-# A longer value is not a record of this controller.
-MAX_RECORD = 32 * 1024
+# A longer value is not a record of this controller. That of MAX_NODES nodes, each with a success and a count of
+# restarts, has 140 KiB; all annotations of an object may have 256 KiB.
+MAX_RECORD = 192 * 1024
 
 # Limits that Kubeflow Trainer's CRDs do not set.
 MAX_NODES = 5000

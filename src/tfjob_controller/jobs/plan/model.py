@@ -1,7 +1,7 @@
 """What a job consists of: roles, and a child Job and a Service for each of their replicas.
 
 Theory of operation. Each kind of job is compiled into a `Plan` once per generation, by `plan` in its folder of `kinds`.
-The rest of `trainer` knows only plans, the observed state and statuses: the children are built from the plan, the
+The rest of `jobs` knows only plans, the observed state and statuses: the children are built from the plan, the
 difference between plan and cluster gives the writes, and the states of the plan's replicas give the next status. All
 of it is pure: no I/O, no clock but arguments, and nothing is mutated. Any thread may call it, and results may be cached
 by `(uid, generation)`.

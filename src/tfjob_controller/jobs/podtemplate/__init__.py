@@ -1,6 +1,5 @@
-"""Builds pod templates: the runtime's, a TrainJob's overrides, initializers and exporters, the default server.
+"""Builds pod templates from parts, for all kinds.
 
-Pure. It may import `api` and the contract of frameworks, which in turn use `merge.py`.
-Start with `merge.py` (how templates are combined), then `trainjob.py` (the pods of one role, where datasets and models
-are, and which pods fetch and export them).
+Pure. It may import `api`; frameworks and the kinds' own `podtemplate` modules use it. Start with `merge.py`, which
+combines templates.
 """

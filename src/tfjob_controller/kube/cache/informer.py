@@ -162,7 +162,10 @@ class InformerStatistics:
 
 
 class Informer(Generic[ObjectT]):
-    """See the module's docstring. `decode` turns an object's JSON into its type; unreadable ones are skipped."""
+    """See the module's docstring. `decode` turns an object's JSON into its type; unreadable ones are skipped.
+
+    `name` is that of its figures and threads, which no other informer of the program may have; by default the plural.
+    """
 
     def __init__(
         self,
@@ -177,9 +180,10 @@ class Informer(Generic[ObjectT]):
         clock: Clock,
         read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
         rng: random.Random | None = None,
+        name: str = "",
     ) -> None:
         self.store: Store[ObjectT] = Store(indexers)
-        self.name = resource.plural
+        self.name = name or resource.plural
         self.watched = resource, namespace
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 (spreads load, keeps no secret)
@@ -312,7 +316,7 @@ class InformerGroup:
         return [informer.watched for informer in self._informers]
 
     def statistics(self) -> Mapping[str, InformerStatistics]:
-        """By plural resource name."""
+        """By the name of the informer."""
         return {informer.name: informer.statistics() for informer in self._informers}
 
     def restarts(self) -> dict[str, int]:

@@ -82,7 +82,9 @@ class ConfigOverrides:
         given = self.impersonation
         changed = dict(entry)
         if self.token:
-            changed = {name: changed[name] for name in IMPERSONATION_FIELDS if name in changed} | {"token": self.token}
+            # One that is refused is kept, too: without it the user could have more permissions than intended.
+            kept = (*IMPERSONATION_FIELDS, "as-user-extra")
+            changed = {name: changed[name] for name in kept if name in changed} | {"token": self.token}
         acting: dict[str, Any] = {"as": given.user, "as-uid": given.uid, "as-groups": list(given.groups)}
         return {**changed, **{name: value for name, value in acting.items() if value}}
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 from argparse import ArgumentTypeError, Namespace
 from time import monotonic
 
-from tfjob_controller.client.job import Job, check_suspendable
+from tfjob_controller.client.job import Job, check_size, check_suspendable
 from tfjob_controller.client.waitconditions import DELETED
 from tfjob_controller.kubectl.argumenttypes import count_argument
 from tfjob_controller.kubectl.command import CLIENT, SERVER
 from tfjob_controller.kubectl.commands.selection import dry_run_text, for_each, selected_jobs, worst
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
+from tfjob_controller.util.exitcodes import EXIT_FAILED
 
 
 def scale(session: Session, parsed: Namespace) -> int:
     number = _number(parsed)
 
     def change(job: Job) -> str:
+        check_size(job.snapshot, number)
         if parsed.dry_run != CLIENT:
             job.scale(number, dry_run=parsed.dry_run == SERVER)
         member = job.snapshot.kind.member
         return f"scaled to {number} {member}{'' if number == 1 else 's'}{dry_run_text(parsed)}"
 
-    return for_each(session, selected_jobs(session, parsed), change)
+    jobs = selected_jobs(session, parsed)
+    return for_each(session, jobs, change) if jobs else EXIT_FAILED
 
 
 def _number(parsed: Namespace) -> int:

@@ -121,8 +121,10 @@ def line_prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:
 
 def wait(session: Session, parsed: Namespace) -> int:
     """Waits for one job after the other, all within the timeout."""
-    codes, begin = {0}, time.monotonic()
-    for job in _awaited_jobs(session, parsed):
+    jobs = _awaited_jobs(session, parsed)
+    # As kubectl: a typing error in a selector must not look like success.
+    codes, begin = {0 if jobs or is_deletion(parsed.until) else EXIT_FAILED}, time.monotonic()
+    for job in jobs:
         left = None if parsed.timeout is None else max(0.0, parsed.timeout - (time.monotonic() - begin))
         try:
             codes.add(wait_for_job(session, job, parsed.until, left, given_seconds=parsed.timeout))

@@ -34,11 +34,11 @@ def list_jobs(session: Session, parsed: Namespace) -> int:
         for kind, pages in _read(session, parsed, lambda reader: list(reader.tables(with_objects=bool(order))))
     ]
     layout = TableLayout(not session.scope, parsed.output == WIDE, parsed.show_labels, order)
-    if parsed.watch:
-        return _watch(tables, session, parsed, layout)
-    tables = [table for table in tables if table.rows]
     names = {(table.kind.word, row.object.metadata.name) for table in tables for row in table.rows}
     code = _print_missing(session, parsed, names)
+    if parsed.watch:
+        return code or _watch(tables, session, parsed, layout)
+    tables = [table for table in tables if table.rows]
     if parsed.output == NAME:
         _print_names(tables, order)
     elif tables:
@@ -59,6 +59,8 @@ def _check_flags(session: Session, parsed: Namespace) -> None:
         raise UsageError("--watch prints changes as they come: leave out --sort-by")
     if parsed.watch and len(parsed.names) > 1:
         raise UsageError("--watch takes one NAME, or none")
+    if other := next((name for name in parsed.names if parsed.kind and name.kind not in ("", parsed.kind)), None):
+        raise UsageError(f"{other} is no {parsed.kind}: leave --kind out, or the name")
     if parsed.names and (parsed.selector or parsed.field_selector):
         raise UsageError("a NAME and a selector exclude each other: leave one of them out")
 

@@ -108,8 +108,8 @@ def show_queue(session: Session, parsed: Namespace) -> int:
         screen.heading("Shares")
         screen.table(*share_rows(queue), with_headers=with_headers)
     if not queue.waiting:
-        print_notice(f"No gang waits; {summary(queue)}{report_origin(queue, now)}.")
+        print_notice(session.aimed(f"No gang waits; {summary(queue)}{report_origin(queue, now)}."))
     else:
-        why = session.aimed(f"kubectl tfjob describe NAME -n {session.scope or 'NAMESPACE'}")
-        print_notice(f"{summary(queue)}{report_origin(queue, now)}; why one waits: {why}")
+        why = f"kubectl tfjob describe NAME -n {session.scope or 'NAMESPACE'}"
+        print_notice(session.aimed(f"{summary(queue)}{report_origin(queue, now)}; why one waits: {why}"))
     return 0

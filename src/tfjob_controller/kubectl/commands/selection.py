@@ -19,7 +19,7 @@ from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.terminal import print_line
 
 _CLIENT_ERRORS = range(400, 500)
-_OF_THE_CALLER = (401, 403, 429)
+_OF_THE_CALLER = (401, 429)
 
 
 def check_selection(parsed: Namespace) -> None:
@@ -61,8 +61,11 @@ def _is_of_job(error: ClientError) -> bool:
     """Whether another job may have no such error."""
     if isinstance(error, (JobEndedError, JobDeletedError, WaitTimeoutError)):
         return True
-    status = error.api_error.status if error.api_error is not None else 0
-    return status in _CLIENT_ERRORS and status not in _OF_THE_CALLER
+    if (answer := error.api_error) is None:
+        return True
+    # RBAC's refusals say what the user cannot do; those of policies and quotas concern one object.
+    may_not = answer.is_forbidden and " cannot " in answer.message
+    return answer.status in _CLIENT_ERRORS and answer.status not in _OF_THE_CALLER and not may_not
 
 
 def worst(codes: set[int]) -> int:

@@ -16,6 +16,7 @@ from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
+    MAX_NODES,
     MAX_RECORD,
     KubeflowCondition,
     KubeflowTrainJob,
@@ -211,6 +212,12 @@ def test_the_record_survives_and_belongs_to_one_job() -> None:
     # The manifest was copied with its annotations.
     other = replace(recorded(job), metadata=replace(recorded(job).metadata, uid="another"))
     assert recorded_status(other) == TrainingStatus()
+
+
+def test_the_record_of_the_largest_job_survives() -> None:
+    nodes = [f"node-{index}" for index in range(MAX_NODES)]
+    status = TrainingStatus(phase="Running", succeeded_indexes=tuple(nodes), restart_counts=dict.fromkeys(nodes, 1000))
+    assert recorded_status(with_record(JOB, record_of(JOB, status))) == status
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,45 @@ def test_what_is_no_number_of_replicas_is_one_line_and_code_2(
     with plugin_of(api, tmp_path, capsys) as plugin:
         assert plugin(*command.split()) == (2, "", f"kubectl tfjob: {words}\n")
     assert not api.requests("PATCH")
+
+
+def test_a_dry_run_checks_the_number_and_one_that_is_none_is_a_change(
+    api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("scale", "runs", "torch", "--replicas=5000", "--dry-run")
+        assert plugin("suspend", "torch", "--dry-run=none") == (0, "trainjob/torch suspended\n", "")
+    assert (code, out) == (1, "trainjob/torch scaled to 5000 nodes (dry run)\n")
+    assert error.startswith("kubectl tfjob: tfjob/runs: spec.workerReplicas: must be")
+
+
+@pytest.mark.parametrize("command", ["scale -l team=vision --replicas=2", "wait -l team=vision", "wait --all -n empty"])
+def test_a_selector_of_nothing_is_no_success(
+    command: str, api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin(*command.split())
+    assert (code, out) == (1, "")
+    assert error.startswith("No jobs")
+
+
+def test_jobs_after_one_that_a_policy_refuses_are_changed(
+    api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.fail(403, "Forbidden", "ValidatingAdmissionPolicy 'p' denied request: not today", method="PATCH", part="runs")
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("suspend", "runs", "torch")
+    assert (code, out) == (1, "trainjob/torch suspended\n")
+    assert "not today" in error
+
+
+def test_a_right_that_is_missing_is_reported_once(
+    api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        'tfjobs.kubeflow.org "runs" is forbidden: User "u" cannot patch resource "tfjobs" in API group "kubeflow.org"'
+    )
+    api.fail(403, "Forbidden", words, method="PATCH", times=2)
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("suspend", "runs", "torch")
+    assert (code, out, error.count("\n")) == (1, "", 1)
