@@ -146,7 +146,7 @@ def test_a_dry_run_checks_the_number_and_one_that_is_none_is_a_change(
     assert error.startswith("kubectl tfjob: tfjob/runs: spec.workerReplicas: must be")
 
 
-@pytest.mark.parametrize("command", ["scale -l team=vision --replicas=2", "wait -l team=vision", "wait --all -n empty"])
+@pytest.mark.parametrize("command", ["scale -l team=vision --replicas=2", "wait -l team=vision"])
 def test_a_selector_of_nothing_is_no_success(
     command: str, api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
