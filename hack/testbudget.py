@@ -9,6 +9,10 @@ parents have ended: on Linux they become children of this process (`PR_SET_CHILD
 wall time depends on what else a machine does. A slow machine needs more of it for the same work, so it is multiplied by
 the share of a fixed loop's time here that this loop takes on the reference machine; never by more than one, because a
 faster core is no reason to fail.
+
+Where the loop takes more than one and a half times the reference, the figure is shown and not judged. The cores of such
+a machine are shared with others, and the loop does not predict what a part costs there: at 2.2 to 2.7 times the loop's
+time, the same tests took 2.2 to 4.4 times the CPU time.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from pathlib import Path
 _CONFIG = Path(__file__).resolve().parents[1] / "setup.cfg"
 _SECTION, _REFERENCE = "test_budgets", "reference_loop"
 _TOLERANCE = 1.2
+_COMPARABLE = 1.5
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOPS = 12_000_000
 # How long the processes of a part may take to end after it.
@@ -92,6 +97,11 @@ def verdict(part: str, seconds: float, budget: float, slowest: Sequence[tuple[fl
     return False, "\n".join(lines)
 
 
+def judges(choice: str, loop: float, reference: float) -> bool:
+    """Reports whether a part's CPU time is compared with its budget: a whole part, on a machine of comparable speed."""
+    return choice == "whole" and loop <= reference * _COMPARABLE
+
+
 def _slowest(totals: Path) -> list[tuple[float, str]]:
     lines = totals.read_text().splitlines() if totals.exists() else []
     return [(seconds, name) for seconds, name in json.loads(lines[-1])["slowest"]] if lines else []
@@ -104,11 +114,11 @@ def main() -> int:
     adopt_orphans()
     loop = loop_seconds()
     code, seconds = run(command)
-    loop = (loop + loop_seconds()) / 2
-    share = min(1.0, settings.getfloat(_SECTION, _REFERENCE) / loop)
-    is_within, words = verdict(part, seconds * share, settings.getfloat(_SECTION, part), _slowest(Path(totals)))
-    is_judged = choice == "whole"
-    print(words if is_judged else f"{part}: {seconds * share:.0f} CPU seconds", flush=True)
+    loop, reference = (loop + loop_seconds()) / 2, settings.getfloat(_SECTION, _REFERENCE)
+    share = min(1.0, reference / loop)
+    is_within, message = verdict(part, seconds * share, settings.getfloat(_SECTION, part), _slowest(Path(totals)))
+    is_judged = judges(choice, loop, reference)
+    print(message if is_judged else f"{part}: about {seconds * share:.0f} CPU seconds, not judged", flush=True)
     print(f"({seconds:.0f} on this machine, whose loop takes {loop:.2f} s)", flush=True)
     return code or int(is_judged and not is_within)
 
