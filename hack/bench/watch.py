@@ -58,6 +58,9 @@ class FromMemory:
     def request(self, method: str, path: str, **options: object) -> bytes:
         raise ApiError(405, "MethodNotAllowed", f"{method} {path}")
 
+    def server_time(self) -> None:
+        return None
+
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
     ) -> LineStream:

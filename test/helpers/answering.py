@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Self
 
 from tfjob_controller.kube.flowcontrol import Priority
@@ -49,6 +50,8 @@ class Answering:
 
     def __init__(self) -> None:
         self.sent: list[Request] = []
+        # The time of the server, once one is set.
+        self.now: datetime | None = None
 
     def answer(self, request: Request) -> bytes:
         """Returns the body of the response, or raises `ApiError`. Runs in the thread of the request."""
@@ -71,6 +74,9 @@ class Answering:
         request = Request(method, path, parsed, query or {}, content_type, timeout_seconds, priority, retry)
         self.sent.append(request)
         return self.answer(request)
+
+    def server_time(self) -> datetime | None:
+        return self.now
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0

@@ -6,6 +6,7 @@ Modules take a `Requester`, so that they do not depend on HTTP and tests can scr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Protocol
 
 from tfjob_controller.kube.flowcontrol import Priority
@@ -45,6 +46,9 @@ class Requester(Protocol):
 
         Longer lines than `max_line_bytes` are cut, so that they take no more memory; with 0 no line is.
         """
+
+    def server_time(self) -> datetime | None:
+        """The present time of the API server, to a second, by its last response; None if no response had a time."""
 
 
 class LineStream(Protocol):

@@ -14,6 +14,8 @@ from tfjob_controller.kubectl.connectionflags import REQUESTS_LEVEL, overrides_o
 from tfjob_controller.util.commandline import UsageError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from tfjob_controller.client.client import Client
     from tfjob_controller.client.job import Job
     from tfjob_controller.kube.config.kubeconfig import Config
@@ -160,6 +162,9 @@ class _Once:
             max_line_bytes=max_line_bytes,
             accept=accept,
         )
+
+    def server_time(self) -> datetime | None:
+        return self._transport.server_time()
 
 
 def _log_to_standard_error() -> None:

@@ -33,7 +33,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib import metadata
 from urllib.parse import urlencode, urlsplit
@@ -154,6 +154,8 @@ class Transport:
         self._stop = threading.Event()
         self._streams: set[HttpLineStream] = set()
         self._requests = self._retries = 0
+        # The header `Date` of the last response, and when it arrived.
+        self._date = ("", 0.0)
         url = urlsplit(config.host)
         self._host = url.netloc
         self._prefix = config.request_prefix
@@ -202,6 +204,12 @@ class Transport:
         if self._stop.is_set():
             stream.close()
         return stream
+
+    def server_time(self) -> datetime | None:
+        """See `Requester.server_time`."""
+        text, arrival = self._date
+        date = _parse_date(text)
+        return None if date is None else date + timedelta(seconds=self._clock.monotonic() - arrival)
 
     def close(self) -> None:
         """End all streams, close idle connections, refuse further requests. Running requests finish or time out."""
@@ -271,6 +279,8 @@ class Transport:
                 self._pool_for(call, is_stream), request, seconds, is_stream=is_stream, max_bytes=self._max_bytes
             )
             code = str(response.status)
+            if date := response.headers.get("date"):
+                self._date = (date, self._clock.monotonic())
         except ResponseTooLargeError as error:
             is_unknown = call.method != "GET"
             raise ApiError(413, RESPONSE_TOO_LARGE, f"{self._host}: {error}", outcome_unknown=is_unknown) from error
@@ -357,11 +367,17 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return None
     if value.isascii() and value.strip().isdigit():
         return float(value.strip())  # strip knows more white space than float does
+    date = _parse_date(value)
+    return None if date is None else max(0.0, (date - now).total_seconds())
+
+
+def _parse_date(text: str) -> datetime | None:
+    """The time in a header (RFC 9110 5.6.7); None for any other text."""
     try:
-        date = parsedate_to_datetime(value)
+        date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())
+    return date.replace(tzinfo=date.tzinfo or UTC)
 
 
 def default_user_agent(program: str = "tfjob-controller") -> str:

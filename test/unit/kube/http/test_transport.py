@@ -14,6 +14,7 @@ import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,21 @@ def failure(call: Callable[[], object]) -> ApiError:
     with pytest.raises(ApiError) as caught:
         call()
     return caught.value
+
+
+class TestServerTime:
+    def test_it_is_that_of_the_last_response_and_passes_with_the_clock(self, net: Net) -> None:
+        clock, date = PatientClock(), {"Date": "Thu, 01 Jan 2026 12:00:00 GMT"}
+        transport = net.connect(net.serve(in_turn(Answer(404, headers=date))).url, clock=clock)
+        assert transport.server_time() is None
+        failure(lambda: transport.request("GET", PATH))
+        clock.advance(90)
+        assert transport.server_time() == datetime(2026, 1, 1, 12, 1, 30, tzinfo=UTC)
+
+    def test_a_response_with_another_text_has_none(self, net: Net) -> None:
+        transport = net.connect(net.serve(in_turn(Answer(headers={"Date": "noon"}))).url)
+        transport.request("GET", PATH)
+        assert transport.server_time() is None
 
 
 class TestWhatIsSent:
