@@ -102,20 +102,20 @@ class GangQueue:
     report: StatusReport | None = None
 
 
-def read_queue(requester: Requester, namespace: str, now: datetime) -> GangQueue:
+def read_queue(requester: Requester, namespace: str) -> GangQueue:
     """The queue of a namespace ("" is all of them). Positions count over the whole cluster. Raises `ApiError`."""
     client = ResourceClient(requester, GANGS, _decode, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
     try:
-        found = client.list(namespace)
+        gangs = client.list(namespace)
     except ApiError as error:
         if error.is_not_found:
             raise ClientError(NO_GANGS_KIND) from None
         raise
-    queue = queue_of([item.gang for item in found], _read_nodes(requester))
-    if not found:
+    queue = queue_of([item.gang for item in gangs], _read_nodes(requester))
+    if not gangs:
         return queue
-    reported = max(item.reported for item in found)
-    return replace(queue, report=read_report(requester, GANG_SCHEDULER, reported, now))
+    reported = max(item.reported for item in gangs)
+    return replace(queue, report=read_report(requester, GANG_SCHEDULER, reported))
 
 
 @dataclass(frozen=True, slots=True)

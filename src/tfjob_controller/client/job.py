@@ -135,17 +135,19 @@ class Job:
         """Why the job does or does not run: replicas, conditions, events. Reads them now."""
         from tfjob_controller.client.diagnostics.description import describe
         from tfjob_controller.client.diagnostics.replicas import replica_views
-        from tfjob_controller.client.reports import CONTROLLER, job_reports
+        from tfjob_controller.client.reports import CONTROLLER, job_reports, server_now
 
-        found, now = self.refresh().snapshot, self._connection.clock.now()
+        seen = self.refresh().snapshot
+        requester = self._connection.requester
+        now = server_now(requester)
         with self._connection.client_errors():
             reader = self._reader()
-            views = replica_views(found.job, reader.children(found.job), now)
-            gangs = reader.gangs(found) if found.waits_for_capacity else ()
-            reports = job_reports(self._connection.requester, found, now, gangs)
-            is_ours = not found.has_ended and is_managed_here(found.job.spec.managed_by)
+            views = replica_views(seen.job, reader.children(seen.job), now)
+            gangs = reader.gangs(seen) if seen.waits_for_capacity else ()
+            reports = job_reports(requester, seen, gangs)
+            is_ours = not seen.has_ended and is_managed_here(seen.job.spec.managed_by)
             notices = [report.notice(now) for report in reports.values() if is_ours]
-            return describe(found.job, views, reader.events, reports[CONTROLLER].time, notices)
+            return describe(seen.job, views, reader.events, reports[CONTROLLER].time, notices)
 
     def events(self) -> Table[EventRow]:
         """The events about the job of the last hour or so, oldest first. Reads them now."""

@@ -1,15 +1,19 @@
 """Who reported a status, when, and whether the reporter still runs.
 
 A status remains when the program that wrote it is gone. Each program renews a Lease while it works, so a report is the
-last one, and not the present state, once that Lease is no longer renewed. Times are those of the API server, which sets
-`managedFields`: the clock of a program's node may be wrong. The role `view` does not include Leases; whoever cannot
-read them is told who reported a status and how old it is.
+last one, and not the present state, once that Lease is no longer renewed. All times are those of the API server, which
+sets `managedFields` and dates its responses: the clocks of a program's node and of the reader may be wrong.
+
+Only what is in the namespace of the installation counts, because the role `edit` lets tenants write Leases and pods in
+theirs. A Lease can be left over from an installation that was removed, or that elected a leader before. So no program
+counts as stopped whose status was written after the Lease expired, or which has a ready pod. The role `view` does not
+include Leases; whoever cannot read them is told who reported a status and how old it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -31,7 +35,7 @@ from tfjob_controller.util.timestamps import parse_time_or_none
 CONTROLLER, GANG_SCHEDULER = "tfjob-controller", "gang-scheduler"
 _TITLES = {CONTROLLER: "the controller", GANG_SCHEDULER: "the gang scheduler"}
 # Lower bound of the time after which a program whose Lease is not renewed counts as stopped: another leader takes over
-# within less, and the reader's clock may differ from that of the API server.
+# within less, and another API server's clock may be a few seconds off.
 GRACE_SECONDS = 60.0
 RUNNING, STOPPED, NO_LEASE, UNKNOWN = "running", "stopped", "no lease", "unknown"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
@@ -41,7 +45,8 @@ class StatusReport(msgspec.Struct, frozen=True):
     """A status: the program that wrote it, when it last changed, and whether the program runs.
 
     `state` is `RUNNING`; `STOPPED`: the Lease in `namespace` was `renewed` last at that time; `NO_LEASE`: there is
-    neither a Lease nor a ready pod; or `UNKNOWN`, because Leases cannot be read. Times are RFC 3339, or empty.
+    neither a Lease nor a ready pod; or `UNKNOWN`: the Lease cannot be read, something else shows that a program may
+    run, or the API server's time is not known. Times are RFC 3339, or empty. `now` is `server_now` in all texts.
     """
 
     by: str
@@ -119,65 +124,79 @@ def _status_time(managed: ManagedObject) -> str:
     return max((entry.time for entry in managed.metadata.managed_fields if "f:status" in entry.fields_v1), default="")
 
 
+def server_now(requester: Requester) -> datetime:
+    """The API server's time by its last response; before the first one that has a time, that of this machine."""
+    return requester.server_time() or datetime.now(UTC)
+
+
 def job_reports(
-    requester: Requester,
-    seen: Snapshot,
-    now: datetime,
-    gangs: Iterable[Any],
-    controller_namespace: str = SYSTEM_NAMESPACE,
+    requester: Requester, seen: Snapshot, gangs: Iterable[Any], controller_namespace: str = SYSTEM_NAMESPACE
 ) -> Mapping[str, StatusReport]:
     """The report of the controller, and that of the gang scheduler if the job has Gangs, which are plain JSON."""
     times = {CONTROLLER: status_time(seen.body)}
     managed = [_status_time(msgspec.convert(gang, ManagedObject)) for gang in gangs]
     if managed:
         times[GANG_SCHEDULER] = max(managed)
-    return {name: read_report(requester, name, time, now, controller_namespace) for name, time in times.items()}
+    return {name: read_report(requester, name, time, controller_namespace) for name, time in times.items()}
 
 
-def read_report(
-    requester: Requester, program: str, time: str, now: datetime, namespace: str = SYSTEM_NAMESPACE
-) -> StatusReport:
-    """The report of a program whose status changed last at `time`. Raises nothing: what fails is unknown.
+def read_report(requester: Requester, program: str, time: str, namespace: str = SYSTEM_NAMESPACE) -> StatusReport:
+    """The report of a program, installed in `namespace`, whose status changed last at `time`.
 
-    The Lease is looked up in `namespace`, and if none is renewed there in all namespaces, as far as the user may.
+    Raises nothing: what fails is unknown, and so is whether a program in another namespace runs.
     """
     try:
-        leases = _leases(requester, program, namespace, now)
-        if not leases and not _has_ready_pod(requester, program):
-            return StatusReport(program, time, NO_LEASE)
+        lease = _lease(requester, program, namespace)
+        if lease is None:
+            return StatusReport(program, time, _state_without_lease(requester, program, namespace))
+        state = _state(lease, time, requester.server_time())
+        if state == STOPPED and _may_have_ready_pod(requester, program, namespace):
+            state = UNKNOWN
     except ApiError:
         return StatusReport(program, time, UNKNOWN)
-    if not leases or any(_is_renewed(lease, now) for lease in leases):
-        return StatusReport(program, time, RUNNING)
-    last = max(leases, key=lambda lease: lease.renewed)
-    return StatusReport(program, time, STOPPED, last.renewed, last.metadata.namespace)
+    evidence = (lease.renewed, namespace) if state == STOPPED else ()
+    return StatusReport(program, time, state, *evidence)
 
 
-def _leases(requester: Requester, name: str, namespace: str, now: datetime) -> Sequence[_Lease]:
+def _lease(requester: Requester, name: str, namespace: str) -> _Lease | None:
     client: ResourceClient[Any] = ResourceClient(requester, LEASES, decoder_for(_Lease), **_PATIENCE)
-    own: list[_Lease] = []
     try:
-        own = [client.get(namespace, name)]
+        lease: _Lease = client.get(namespace, name)
     except ApiError as error:
-        if not error.is_not_found:
-            raise
-    if any(_is_renewed(lease, now) for lease in own):
-        return own
+        if error.is_not_found:
+            return None
+        raise
+    return lease
+
+
+def _state(lease: _Lease, status_changed: str, now: datetime | None) -> str:
+    renewed, written = parse_time_or_none(lease.renewed), parse_time_or_none(status_changed)
+    if renewed is None or now is None:
+        return UNKNOWN
+    expiry = renewed + timedelta(seconds=max(GRACE_SECONDS, lease.spec.lease_duration_seconds or 0))
+    if now <= expiry:
+        return RUNNING
+    return STOPPED if written is None or written <= expiry else UNKNOWN
+
+
+def _state_without_lease(requester: Requester, name: str, namespace: str) -> str:
+    """A program without leader election has no Lease. A pod of that label elsewhere may be a tenant's, or its own."""
+    if _has_ready_pod(requester, name, namespace):
+        return RUNNING
+    return UNKNOWN if _has_ready_pod(requester, name, "") else NO_LEASE
+
+
+def _may_have_ready_pod(requester: Requester, name: str, namespace: str) -> bool:
+    """A user who may not list the pods is told what the Lease shows."""
     try:
-        return client.list(field_selector=f"metadata.name={name}")
+        return _has_ready_pod(requester, name, namespace)
     except ApiError as error:
-        if own and error.is_forbidden:
-            return own
+        if error.is_forbidden:
+            return False
         raise
 
 
-def _is_renewed(lease: _Lease, now: datetime) -> bool:
-    renewed = parse_time_or_none(lease.renewed)
-    limit = max(GRACE_SECONDS, lease.spec.lease_duration_seconds or 0)
-    return renewed is not None and (now - renewed).total_seconds() <= limit
-
-
-def _has_ready_pod(requester: Requester, name: str) -> bool:
-    """A program without leader election has no Lease."""
-    pods = ResourceClient(requester, PODS, decoder_for(_Pod), **_PATIENCE).list("", f"app={name}")
-    return any(each.type == "Ready" and each.status == "True" for pod in pods for each in pod.status.conditions)
+def _has_ready_pod(requester: Requester, name: str, namespace: str) -> bool:
+    pods = ResourceClient(requester, PODS, decoder_for(_Pod), **_PATIENCE).list(namespace, f"app={name}")
+    conditions = [condition for pod in pods for condition in pod.status.conditions]
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -98,7 +97,7 @@ class Diagnostics:
 
 
 def collect_diagnostics(
-    requester: Requester, seen: Snapshot, now: datetime, controller_namespace: str = SYSTEM_NAMESPACE
+    requester: Requester, seen: Snapshot, controller_namespace: str = SYSTEM_NAMESPACE
 ) -> Diagnostics:
     """Raises `ApiError`, except for a missing permission or kind."""
     case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
@@ -109,7 +108,7 @@ def collect_diagnostics(
             found.extend(_read(requester, case, resource, selector))
     events = _read(requester, case, EVENTS, "", _shortened_event, lambda event: _is_about(case, event))
     case.events.extend(events)
-    return replace(case, reports=job_reports(requester, seen, now, case.gangs, controller_namespace))
+    return replace(case, reports=job_reports(requester, seen, case.gangs, controller_namespace))
 
 
 def _shortened_event(item: msgspec.Raw) -> bytes:

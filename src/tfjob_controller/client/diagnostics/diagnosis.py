@@ -51,7 +51,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(case: Diagnostics, now: datetime) -> Diagnosis:
-    """The diagnosis as of `now`, from which ages of reports count."""
+    """The diagnosis as of `now`, the time of the API server, from which ages of reports count."""
     job, status = case.seen.job, status_of(case.seen.job)
     return _attributed(case, now, _first(case, job, status))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 
 from starlette.requests import Request
@@ -21,6 +20,7 @@ from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.client.reports import server_now
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
 from tfjob_controller.dashboard.gantt import gantt
@@ -211,9 +211,9 @@ def _manifest_reader(request: Request) -> Callable[[Job], str]:
 
 
 def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
-    now = datetime.now(UTC)
     description = job.describe()
-    case = collect_diagnostics(user.requester, job.snapshot, now)
+    case = collect_diagnostics(user.requester, job.snapshot)
+    now = server_now(user.requester)
     entries = fold_entries(timeline(case))
     return rendering.render(
         "job_view.html",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -10,17 +9,17 @@ from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import held_text, read_queue, report_origin, share_text
+from tfjob_controller.client.reports import server_now
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 
 
 async def queue_page(request: Request) -> Response:
     user, namespace, queue, refusal = rendering.user_of(request), "", None, ""
-    now = datetime.now(UTC)
     try:
         namespace = await rendering.namespace_of(request)
         queue = await rendering.services(request).queues.get(
-            user, namespace, lambda: read_queue(user.requester, namespace, now)
+            user, namespace, lambda: read_queue(user.requester, namespace)
         )
     except (ApiError, ClientError) as error:
         if not rendering.is_forbidden(error):
@@ -29,6 +28,6 @@ async def queue_page(request: Request) -> Response:
     texts: dict[str, Any] = {
         "share_text": share_text,
         "held_text": held_text,
-        "origin": report_origin(queue, now) if queue is not None else "",
+        "origin": report_origin(queue, server_now(user.requester)) if queue is not None else "",
     }
     return rendering.page(request, "queue.html", queue=queue, namespace=namespace, notice=refusal, **texts)

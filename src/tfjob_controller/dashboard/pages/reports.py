@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, STOPPED, StatusReport, read_report
+from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, STOPPED, StatusReport, read_report, server_now
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.turns import BusyError
 
 
 async def reports_part(request: Request) -> Response:
     """A notice for each program that has stopped; nothing for those that run, or of which nothing is known."""
-    user, now = rendering.user_of(request), datetime.now(UTC)
+    user = rendering.user_of(request)
 
     def read() -> Sequence[StatusReport]:
-        return [read_report(user.requester, program, "", now) for program in (CONTROLLER, GANG_SCHEDULER)]
+        return [read_report(user.requester, program, "") for program in (CONTROLLER, GANG_SCHEDULER)]
 
     try:
         reports = await rendering.services(request).reports.get(user, "reports", read)
     except BusyError:
         return Response(status_code=204)
+    now = server_now(user.requester)
     notices = (f"{report.notice(now)}." for report in reports if report.state == STOPPED)
     return HTMLResponse("".join(rendering.render("notice.html", notice=notice) for notice in notices))

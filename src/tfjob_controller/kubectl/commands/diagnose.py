@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics, read_controller_logs
 from tfjob_controller.client.diagnostics.description import Description, reported_text, sections_of, summary
@@ -17,6 +17,7 @@ from tfjob_controller.client.diagnostics.timeline import (
     sort_entries,
     timeline,
 )
+from tfjob_controller.client.reports import server_now
 from tfjob_controller.client.text import ago
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
@@ -26,7 +27,7 @@ def describe(session: Session, parsed: Namespace) -> int:
     description = session.job(parsed.job).describe()
     if is_for_programs(parsed.output):
         return print_value(description, parsed.output)
-    _print_description(Screen(), description, datetime.now(UTC), session.aimed)
+    _print_description(Screen(), description, server_now(session.requester), session.aimed)
     return 0
 
 
@@ -56,9 +57,9 @@ def _print_description(screen: Screen, description: Description, now: datetime, 
 
 
 def explain(session: Session, parsed: Namespace) -> int:
-    now, seen = datetime.now(UTC), session.job(parsed.job).snapshot
-    case = collect_diagnostics(session.requester, seen, now, parsed.controller_namespace)
-    entries, found = timeline(case), diagnose(case, now)
+    seen = session.job(parsed.job).snapshot
+    case = collect_diagnostics(session.requester, seen, parsed.controller_namespace)
+    entries, diagnosis = timeline(case), diagnose(case, server_now(session.requester))
     if parsed.controller_logs:
         logs = read_controller_logs(session.requester, case, parsed.controller_namespace)
         entries = sort_entries([*entries, *(log_entry(pod, line) for pod, line in logs)])
@@ -70,14 +71,14 @@ def explain(session: Session, parsed: Namespace) -> int:
             "name": meta.name,
             "uid": meta.uid,
             "timeline": entries,
-            "now": found.now,
-            "next": found.next,
+            "now": diagnosis.now,
+            "next": diagnosis.next,
             "unread": case.unread,
         }
         return print_value(value, parsed.output)
     if not session.verbosity:
         entries = [entry for entry in entries if not is_routine(entry)]
-    _print_timeline(Screen(), entries, Diagnosis(session.aimed(found.now), session.aimed(found.next)))
+    _print_timeline(Screen(), entries, Diagnosis(session.aimed(diagnosis.now), session.aimed(diagnosis.next)))
     for line in case.unread:
         print_notice(f"not read: {line}")
     return 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
+from tfjob_controller.client.reports import server_now
 from tfjob_controller.client.text import age
 from tfjob_controller.kubectl.command import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
@@ -91,8 +92,8 @@ def _missing_of(missing: Missing) -> str:
 
 
 def show_queue(session: Session, parsed: Namespace) -> int:
-    now = datetime.now(UTC)
-    queue = read_queue(session.requester, session.scope, now)
+    queue = read_queue(session.requester, session.scope)
+    now = server_now(session.requester)
     if is_for_programs(parsed.output):
         return print_value(queue, parsed.output)
     if queue.report is not None and (notice := queue.report.notice(now)):

@@ -69,7 +69,7 @@ def transport_of(server: HttpServer) -> Transport:
 
 
 def diagnostics(transport: Transport) -> Diagnostics:
-    return collect_diagnostics(transport, snapshot_decoder(TFJOB)(job_body("ns", "train")), datetime.now(UTC))
+    return collect_diagnostics(transport, snapshot_decoder(TFJOB)(job_body("ns", "train")))
 
 
 def test_events_of_any_size_take_bounded_memory() -> None:

@@ -94,7 +94,7 @@ def test_a_cluster_without_the_kind_is_said_so() -> None:
     api = MemoryApi()
     api.script.append(refusal(404, "NotFound"))
     with pytest.raises(ClientError, match="no gang scheduling"):
-        read_queue(api, "team", NOW)
+        read_queue(api, "team")
 
 
 def running(name: str, namespace: str, *, workers: int, target: int = 0) -> Gang:
@@ -137,7 +137,7 @@ def test_the_share_of_a_namespace_is_that_of_the_resource_of_which_it_holds_most
 
 def test_without_the_right_to_list_nodes_shares_are_not_known() -> None:
     gangs = msgspec.json.encode({"metadata": {}, "items": [running("a", "team", workers=2)]})
-    (share,) = read_queue(ScriptedRequester(gangs, ApiError(403, "Forbidden", "no")), "team", NOW).shares
+    (share,) = read_queue(ScriptedRequester(gangs, ApiError(403, "Forbidden", "no")), "team").shares
     assert (share.share, share.held) == (None, {"cpu": "2", "nvidia.com/gpu": "2"})
 
 
