@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tfjob_controller.kubectl.changecommands import CHANGE_COMMANDS
 from tfjob_controller.kubectl.command import NO_DRY_RUN, PROGRAM, Command
-from tfjob_controller.kubectl.connectionflags import command_first, has_token, with_values
+from tfjob_controller.kubectl.connectionflags import ROOT_FLAGS, command_first, has_token, with_values
 from tfjob_controller.kubectl.readcommands import READ_COMMANDS
 from tfjob_controller.util.commandline import Parser, UsageError
 
@@ -34,7 +34,6 @@ _COMPLETION = Command(
     has_cluster=False,
 )
 
-_ROOT_FLAGS = ("-h", "--help", "--version")
 COMMANDS = (*READ_COMMANDS, *CHANGE_COMMANDS, _COMPLETION)
 
 
@@ -47,7 +46,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     dashes = list(argv).index("--") if "--" in argv else len(argv)
     own, program = _as_flags(command_first(with_values(argv[:dashes]))), list(argv[dashes + 1 :])
     called = command_of(own[0]) if own else None
-    if called is None and own and own[0] not in _ROOT_FLAGS:
+    if called is None and own and own[0] not in ROOT_FLAGS:
         hides = has_token(own)
         raise _not_understood(own, None, hides_values=hides) if hides or own[0].startswith("-") else _no_command(own[0])
     parsed, left_over = build_parser(called).parse_known_args(own)
@@ -61,34 +60,34 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
-def _as_flags(words: Sequence[str]) -> Sequence[str]:
+def _as_flags(arguments: Sequence[str]) -> Sequence[str]:
     """`help COMMAND` and `version` are `COMMAND --help` and `--version`, as for kubectl."""
-    if words[:1] == ["version"]:
-        return ["--version", *words[1:]]
+    if arguments[:1] == ["version"]:
+        return ["--version", *arguments[1:]]
     # Flags that choose a cluster may stand in between.
-    return [*words[1:][-1:], "--help"] if words[:1] == ["help"] else words
+    return [*arguments[1:][-1:], "--help"] if arguments[:1] == ["help"] else arguments
 
 
-def _no_command(word: str) -> UsageError:
+def _no_command(name: str) -> UsageError:
     import difflib
 
-    similar = difflib.get_close_matches(word[:80], [command.name for command in COMMANDS], 1)
+    similar = difflib.get_close_matches(name[:80], [command.name for command in COMMANDS], 1)
     hint = f": did you mean `{similar[0]}`?" if similar else ""
-    return UsageError(f"there is no command {word[:80]!r}{hint} (see `{PROGRAM} --help`)")
+    return UsageError(f"there is no command {name[:80]!r}{hint} (see `{PROGRAM} --help`)")
 
 
-def _not_understood(words: Sequence[str], called: Command | None, *, hides_values: bool = False) -> UsageError:
-    """The error about the first unknown word; a flag is named without its value, which may be a secret.
+def _not_understood(arguments: Sequence[str], called: Command | None, *, hides_values: bool = False) -> UsageError:
+    """The error about the first unknown argument; a flag is named without its value, which may be a secret.
 
-    With `hides_values` no other word is named either: after `--token= TOKEN` it would be the token.
+    With `hides_values` no other argument is named either: after `--token= TOKEN` it would be the token.
     """
-    flag = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
-    what = f"unknown flag: {flag[:80]}" if flag else "unexpected argument"
+    flag = next((argument.partition("=")[0] for argument in arguments if argument.startswith("-")), "")
+    problem = f"unknown flag: {flag[:80]}" if flag else "unexpected argument"
     if not flag and not hides_values:
-        what = f"{what}: {words[0][:80]}"
+        problem = f"{problem}: {arguments[0][:80]}"
     if called is None:
-        return UsageError(f"{what} (see `{PROGRAM} --help`)")
-    return UsageError(what, f"{flags_of(called).format_usage()}See `{PROGRAM} {called.name} --help`.")
+        return UsageError(f"{problem} (see `{PROGRAM} --help`)")
+    return UsageError(problem, f"{flags_of(called).format_usage()}See `{PROGRAM} {called.name} --help`.")
 
 
 def build_parser(called: Command | None) -> Parser:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # The level from which kubectl prints requests.
 REQUESTS_LEVEL = 6
+# The flags that stand in place of a command.
+ROOT_FLAGS = ("-h", "--help", "--version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +76,43 @@ def add_connection_flags(parser: ArgumentParser) -> None:
 
 
 def with_values(argv: Sequence[str]) -> list[str]:
-    """Gives each flag whose value is optional its value: argparse would take the next word for it."""
-    words: list[str] = []
+    """Gives each flag whose value is optional its value: argparse would take the next argument for it."""
+    arguments: list[str] = []
     rest = list(argv)
     while rest:
-        word = rest.pop(0)
-        if (flag := _OPTIONAL.get(word)) is not None:
-            word = f"{flag.name}={rest.pop(0) if rest and flag.values.fullmatch(rest[0]) else flag.alone}"
-        words.append(word)
-    return words
+        argument = rest.pop(0)
+        if (flag := _OPTIONAL.get(argument)) is not None:
+            argument = f"{flag.name}={rest.pop(0) if rest and flag.values.fullmatch(rest[0]) else flag.alone}"
+        arguments.append(argument)
+    return arguments
 
 
 def command_first(argv: Sequence[str]) -> Sequence[str]:
-    """Moves connection flags behind the command; as for kubectl, they may stand before it."""
+    """Moves connection flags behind the command; as for kubectl, they may stand before it.
+
+    A flag that stands in place of a command needs no cluster, so that those before it are left out.
+    """
     parser = ArgumentParser(add_help=False)
     add_connection_flags(parser)
     # argparse has no public way to ask for these.
     actions, index = parser._option_string_actions, 0
     while index < len(argv) and argv[index].startswith("-"):
         flag, equals, _ = argv[index].partition("=")
-        if flag not in actions:
+        if flag in ROOT_FLAGS:
+            return argv[index:]
+        action = actions.get(flag)
+        if action is None and not flag.startswith("--"):
+            # A value may follow a short flag without a space: `-nteam`.
+            action, equals = actions.get(flag[:2]), flag[2:]
+        if action is None:
             return argv
-        index += 1 if equals or actions[flag].nargs == 0 else 2
+        index += 1 if equals or action.nargs == 0 else 2
     return [argv[index], *argv[:index], *argv[index + 1 :]] if index < len(argv) else argv
 
 
-def has_token(words: Iterable[str]) -> bool:
-    """Whether one of the words may be a token, so that none may be shown."""
-    return any(word.startswith(_TOKEN) for word in words)
+def has_token(arguments: Iterable[str]) -> bool:
+    """Whether one of the arguments may be a token, so that none may be shown."""
+    return any(argument.startswith(_TOKEN) for argument in arguments)
 
 
 def overrides_of(parsed: argparse.Namespace) -> ConfigOverrides:

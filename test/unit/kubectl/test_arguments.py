@@ -44,7 +44,16 @@ def test_a_namespace_that_cannot_be_is_refused(namespace: str) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [("-n", "team"), ("--namespace=team",), ("--context", "other", "-n", "team"), ("--as", "a", "-v", "-n", "team")],
+    [
+        ("-n", "team"),
+        ("-nteam",),
+        ("-n=team",),
+        ("--namespace=team",),
+        ("--context", "other", "-n", "team"),
+        ("--as", "a", "-v", "-n", "team"),
+        ("-v6", "-nteam"),
+        ("-v", "6", "-shttps://a", "-n", "team"),
+    ],
     ids=" ".join,
 )
 def test_the_cluster_may_be_said_before_the_command_as_for_kubectl(before: tuple[str, ...]) -> None:
@@ -59,6 +68,23 @@ def test_the_cluster_may_be_said_before_the_command_as_for_kubectl(before: tuple
 def test_a_level_of_verbosity_is_optional_and_never_the_next_word(words: list[str], level: int, job: str) -> None:
     parsed = parse(["explain", *words])
     assert (parsed.verbosity, str(parsed.job)) == (level, job)
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("before", [("-n", "team"), ("-nteam",), ("-v6", "--context=other")], ids=" ".join)
+def test_help_is_shown_behind_flags_that_choose_a_cluster(
+    before: tuple[str, ...], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse([*before, flag])
+    assert end.value.code == 0
+    assert "describe" in capsys.readouterr().out
+    assert parse([*before, "--version"]).show_version
+
+
+@pytest.mark.parametrize(("flag", "level"), [("-v4", 4), ("-v=4", 4), ("-v", 6)])
+def test_a_level_of_verbosity_may_precede_the_command(flag: str, level: int) -> None:
+    assert parse([flag, "explain", "train"]).verbosity == level
 
 
 @pytest.mark.parametrize("words", [("-n",), ("-n", "team"), ("-n", "list"), ("-x", "list")], ids=" ".join)
