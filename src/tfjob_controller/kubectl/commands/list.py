@@ -22,6 +22,8 @@ from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.terminal import print_line
 
 _ReadT = TypeVar("_ReadT")
+# The fields of all objects that columns show.
+_FIELDS = {"name": ".metadata.name", "namespace": ".metadata.namespace", "age": ".metadata.creationTimestamp"}
 
 
 def list_jobs(session: Session, parsed: Namespace) -> int:
@@ -50,10 +52,8 @@ def list_jobs(session: Session, parsed: Namespace) -> int:
 
 def _check_flags(session: Session, parsed: Namespace) -> None:
     """Raises `UsageError` for flags that exclude each other, and for the formats of kubectl."""
-    if is_of_kubectl(parsed.output):
-        command = session.aimed(_kubectl_command(parsed))
-        raise UsageError(f"-o {parsed.output.partition('=')[0]} is a format of kubectl get: run `{command}`")
-    if parsed.watch and parsed.output not in (TABLE, WIDE):
+    is_kubectls = is_of_kubectl(parsed.output)
+    if parsed.watch and not is_kubectls and parsed.output not in (TABLE, WIDE):
         raise UsageError(f"--watch prints a table: leave out -o {parsed.output}")
     if parsed.watch and parsed.sort_by:
         raise UsageError("--watch prints changes as they come: leave out --sort-by")
@@ -63,28 +63,62 @@ def _check_flags(session: Session, parsed: Namespace) -> None:
         raise UsageError(f"{other} is no {parsed.kind}: leave --kind out, or the name")
     if parsed.names and (parsed.selector or parsed.field_selector):
         raise UsageError("a NAME and a selector exclude each other: leave one of them out")
+    if is_kubectls:
+        command = session.aimed(_kubectl_command(parsed))
+        raise UsageError(f"{_of_kubectl(parsed)}: run `{command}`")
+
+
+def _of_kubectl(parsed: Namespace) -> str:
+    return f"-o {parsed.output.partition('=')[0]} is a format of kubectl get"
 
 
 def _kubectl_command(parsed: Namespace) -> str:
-    """The command line of kubectl for the same jobs in the same format."""
-    kinds = ",".join(kind.resource.full_name for kind in kinds_named(parsed.kind or None))
-    words = ["kubectl get", kinds, *(name.name for name in parsed.names)]
+    """The command line of kubectl for the same jobs in the same format. Raises `UsageError` if there is none.
+
+    Source: kubectl pkg/cmd/get/get.go (Validate, watch), sorter.go.
+    """
+    arguments = ["kubectl get", *_kubectl_objects(parsed)]
     values = {
         "-n": parsed.namespace,
         "-l": parsed.selector,
         "--field-selector": parsed.field_selector,
-        "--sort-by": parsed.sort_by,
+        "--sort-by": _kubectl_order(parsed.sort_by),
         "-o": parsed.output,
     }
-    words += ["-A"] if parsed.all_namespaces else []
-    words += [f"{flag} {shlex.quote(value)}" for flag, value in values.items() if value]
-    switches = ("watch", "no_headers", "show_labels")
-    return " ".join(words + [f"--{name.replace('_', '-')}" for name in switches if getattr(parsed, name)])
+    arguments += ["-A"] if parsed.all_namespaces else []
+    arguments += [f"{flag} {shlex.quote(value)}" for flag, value in values.items() if value]
+    # Labels are a column of tables alone.
+    switches = ("watch", "no_headers")
+    return " ".join(arguments + [f"--{name.replace('_', '-')}" for name in switches if getattr(parsed, name)])
+
+
+def _kubectl_objects(parsed: Namespace) -> Sequence[str]:
+    """The kinds, and the names; with names kubectl takes one kind, or names the kind of each."""
+    kinds = [kind.resource.full_name for kind in kinds_named(parsed.kind or None)]
+    if len(kinds) > 1 and parsed.watch and not parsed.names:
+        raise UsageError(f"{_of_kubectl(parsed)}, whose --watch takes one kind: add --kind")
+    if len(kinds) == 1 or not parsed.names:
+        return [",".join(kinds), *(name.name for name in parsed.names)]
+    if bare := next((name.name for name in parsed.names if not name.kind), None):
+        raise UsageError(f"{_of_kubectl(parsed)}, which needs the kind: say tfjob/{bare} or trainjob/{bare}")
+    return [f"{kinds_named(name.kind)[0].resource.full_name}/{name.name}" for name in parsed.names]
+
+
+def _kubectl_order(order: str) -> str:
+    """The field in which kubectl finds what a column shows. Raises `UsageError` for other columns."""
+    field = _FIELDS.get(order.lower(), order)
+    if field and "." not in field:
+        raise _no_columns(order)
+    return field
+
+
+def _no_columns(order: str) -> UsageError:
+    return UsageError(f"--sort-by {order}: objects have no columns: name a field such as .metadata.name")
 
 
 def _print_objects(session: Session, parsed: Namespace, order: FieldPath | str) -> int:
     if order and not isinstance(order, FieldPath):
-        raise UsageError(f"--sort-by {order}: objects have no columns: name a field such as .metadata.name")
+        raise _no_columns(order)
     items: list[dict[str, Any]] = []
     names: set[tuple[str, str]] = set()
     for kind, manifests in _read(session, parsed, lambda reader: reader.manifests()):
