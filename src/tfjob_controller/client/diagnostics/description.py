@@ -17,9 +17,10 @@ from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.pods import blocking_init_container
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
-from tfjob_controller.jobs.state.terminations import in_words
+from tfjob_controller.jobs.state.terminations import error_of, in_words
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.util.text import shortened
 
@@ -213,12 +214,15 @@ def _message(view: ReplicaState) -> str:
     if view.pending:
         return view.pending
     if view.exited is not None and view.exited.message:
-        return shortened(view.exited.message)
+        return shortened(error_of(view.exited.message))
     if view.is_up or view.state != replica_state.RUNNING:
         return ""
     if view.is_restarting:
         return "restarting"
-    return "starting" if view.pod is not None else "waiting for its pod"
+    if view.pod is None:
+        return "waiting for its pod"
+    container = blocking_init_container(view.pod)
+    return "starting" if container is None else f"init container {container.name} runs"
 
 
 def _child_events(views: Sequence[ReplicaState], events_of: EventsOf) -> dict[str, Sequence[Event]]:

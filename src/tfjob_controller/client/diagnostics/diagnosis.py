@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
@@ -22,7 +23,8 @@ from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
-from tfjob_controller.jobs.state.observed import is_finished
+from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP, PHASE_RUNNING, is_finished
+from tfjob_controller.jobs.state.pods import blocking_init_container
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
@@ -71,6 +73,7 @@ def _first(case: Diagnostics, job: AnyJob, status: TrainingStatus) -> Diagnosis:
         or _failing_pods(case, status)
         or _unscheduled_pods(case)
         or _restarting(job, status)
+        or _initializing(case, status)
         or _otherwise(case, status)
     )
 
@@ -250,6 +253,23 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
             why = f"; {status.reason}" if status.reason not in ("", condition.message) else ""
             return Diagnosis(f"it is being {word}: {condition.message}{why}", then, CONTROLLER)
     return None
+
+
+def _initializing(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
+    """An init container may run for hours, such as one that fetches a dataset; its log has its progress."""
+    if status.phase in (PHASE_RUNNING, PHASE_CLEAN_UP) or status.reason:
+        return None
+    running = {}
+    for pod in _live(case.pods):
+        if container := blocking_init_container(msgspec.convert(pod, Pod)):
+            running[_name(pod)] = container.name
+    if not running:
+        return None
+    replica, container_name = min(running.items())
+    more = f" (also in {len(running) - 1} more)" if len(running) > 1 else ""
+    meta, word = case.seen.metadata, case.seen.kind.word
+    log = f"kubectl tfjob logs {word}/{meta.name} -n {meta.namespace} -c {container_name}"
+    return Diagnosis(f"{replica}: its init container {container_name} runs{more}", f"its program starts then; {log}")
 
 
 def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:

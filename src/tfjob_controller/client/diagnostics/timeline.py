@@ -6,14 +6,15 @@ container. Events add the rest, for as long as the server keeps them (an hour). 
 For people, events of children with one reason, whose messages differ in names and numbers only, are folded into one
 line with their sum: a kubelet that pulls a wrong image for three replicas writes five events for each. Events about the
 job itself are folded only if they are equal, because their numbers matter. Entries of several children in one second
-are one line, too. A condition with the message of an event is left out. Ends of containers and log lines are never
+are one line, too. The reason of a job's end is shown once: its conditions with the same message are left out, and its
+events lose the reason. A condition with the message of an event is left out. Ends of containers and log lines are never
 folded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -22,13 +23,20 @@ from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.jobs.naming import replica_id_of
+from tfjob_controller.jobs.state.terminations import error_of
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.util.text import shortened
 
 CONDITION, EVENT, OBJECT, CONTAINER, LOG = "condition", "event", "object", "container", "log"
-# Events that repeat what the status of the pod says, with the same time.
-_SAID_BY_PODS = frozenset({"Scheduled", "Started"})
+# Events that repeat the status of the pod, with the same time.
+_IN_PODS = frozenset({"Scheduled", "Started"})
+_POD_CREATED = "Created pod: "
+# The Job controller's event that repeats the condition Complete of the Job, and the condition that precedes it.
+_JOB_COMPLETED, _PRECEDES_END = "Completed", "SuccessCriteriaMet"
+# Reasons for which a pod that has ended is not ready.
+_POD_ENDED = frozenset({"PodCompleted", "PodFailed"})
+_ENDED = "ended: "
 # The kubelet's start time of a container that ended without having started.
 _NEVER = "1970-01-01T00:00:00Z"
 # The name of a child (at least two hyphens), or a number with its unit or port, such as 1.5s or 10.0.0.1:5000.
@@ -55,15 +63,14 @@ class TimelineEntry(msgspec.Struct, frozen=True, rename="camel"):
 def timeline(case: Diagnostics) -> list[TimelineEntry]:
     """All entries, the oldest first."""
     replicas = {child["metadata"]["name"]: replica_of(child) for child in (*case.jobs, *case.pods)}
-    alive = {pod["metadata"]["uid"] for pod in case.pods}
-    found = [
+    entries = [
         *_of_job(case),
         *(entry for gang in case.gangs for entry in _of_gang(gang)),
         *(entry for job in case.jobs for entry in _of_child("job", job)),
         *(entry for pod in case.pods for entry in _of_pod(pod)),
-        *(_of_event(event, replicas) for event in case.events if not _is_said(event, alive)),
+        *(_of_event(event, replicas) for event in _events(case)),
     ]
-    return sort_entries(found)
+    return sort_entries(entries)
 
 
 def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
@@ -87,7 +94,7 @@ def _of_job(case: Diagnostics) -> Iterator[TimelineEntry]:
     yield TimelineEntry(status.get("startTime") or "", source, OBJECT, "started, or resumed")
     yield from _of_checkpoints(source, status.get("checkpoint"))
     why = status.get("reason") or status.get("state")
-    yield TimelineEntry(status.get("completionTime") or "", source, OBJECT, f"ended: {why}")
+    yield TimelineEntry(status.get("completionTime") or "", source, OBJECT, f"{_ENDED}{why}")
 
 
 def _of_checkpoints(source: str, recorded: Object | None) -> Iterator[TimelineEntry]:
@@ -133,6 +140,8 @@ def _of_pod(pod: Object) -> Iterator[TimelineEntry]:
     source, replica, status = f"pod/{pod['metadata']['name']}", replica_of(pod), pod.get("status", {})
     yield from _life(source, pod, replica)
     for condition in status.get("conditions", ()):
+        if condition["type"] == "Ready" and condition.get("reason") in _POD_ENDED:
+            continue
         if condition["type"] in ("PodScheduled", "Ready", "DisruptionTarget"):
             yield _pod_condition(pod, source, replica, condition)
     for kind in ("initContainerStatuses", "containerStatuses"):
@@ -170,7 +179,7 @@ def _end(source: str, replica: str, name: str, ended: Object) -> TimelineEntry:
     code = ended.get("exitCode", 0)
     reason = ended.get("reason", "")
     word = f" ({reason})" if reason not in ("", "Error", "Completed") else ""
-    text = _with_why(f"{name} ended with exit code {code}{word}", "", ended.get("message", ""))
+    text = _with_why(f"{name} ended with exit code {code}{word}", "", error_of(ended.get("message", "")))
     return TimelineEntry(ended.get("finishedAt") or "", source, CONTAINER, text, replica, is_warning=code != 0)
 
 
@@ -182,6 +191,8 @@ def _life(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry
 
 def _conditions(source: str, obj: Object, replica: str = "") -> Iterator[TimelineEntry]:
     for condition in obj.get("status", {}).get("conditions") or ():
+        if condition["type"] == _PRECEDES_END:
+            continue
         text = _with_why(
             f"{condition['type']} is {condition['status']}", condition.get("reason", ""), condition.get("message", "")
         )
@@ -195,8 +206,24 @@ def is_routine(entry: TimelineEntry) -> bool:
     return entry.kind == EVENT and not entry.is_warning and f" [{_KUBELET}]" in entry.text.partition(":")[0]
 
 
-def _is_said(event: Object, alive: set[str]) -> bool:
-    return event.get("reason") in _SAID_BY_PODS and event.get("involvedObject", {}).get("uid") in alive
+def _events(case: Diagnostics) -> Iterator[Object]:
+    """The events that do not repeat what the children's statuses record."""
+    pods = {pod["metadata"]["uid"] for pod in case.pods}
+    created = {_POD_CREATED + pod["metadata"]["name"] for pod in case.pods}
+    completed = {job["metadata"]["uid"] for job in case.jobs if _is_complete(job)}
+    for event in case.events:
+        reason, uid = event.get("reason"), event.get("involvedObject", {}).get("uid")
+        is_repeated = (
+            (reason in _IN_PODS and uid in pods)
+            or event.get("message") in created
+            or (reason == _JOB_COMPLETED and uid in completed)
+        )
+        if not is_repeated:
+            yield event
+
+
+def _is_complete(job: Object) -> bool:
+    return any(condition["type"] == "Complete" for condition in job.get("status", {}).get("conditions") or ())
 
 
 def _of_event(event: Object, replicas: dict[str, str]) -> TimelineEntry:
@@ -243,22 +270,41 @@ def log_entry(pod: str, line: Object) -> TimelineEntry:
 def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: bool = False) -> list[TimelineEntry]:
     """Folds equal entries, in the order of the first of each; with `keep_reconciles_apart` only within a reconcile.
 
-    A condition with the message of an event is left out.
+    A condition with the message of an event, or with the reason of the job's end, is left out.
     """
     groups: dict[Hashable, list[TimelineEntry]] = {}
-    told = {entry.text.partition("]: ")[2] for entry in entries if entry.kind == EVENT}
+    messages = {entry.text.partition("]: ")[2] for entry in entries if entry.kind == EVENT}
+    ends = {entry.source: entry.text.removeprefix(_ENDED) for entry in entries if _is_end(entry)}
     for index, entry in enumerate(entries):
-        if entry.kind == CONDITION and _is_told(entry, told):
+        why = ends.get(entry.source, "")
+        if entry.kind == CONDITION and any(text in messages or _is_shortened(why, text) for text in _messages(entry)):
             continue
+        if why and entry.kind == EVENT:
+            entry = msgspec.structs.replace(entry, text=_without(why, entry.text))
         key = _key(entry)
         apart = entry.reconcile_id if keep_reconciles_apart else ""
         groups.setdefault((key, apart) if key is not None else index, []).append(entry)
     return [_one(group) for group in groups.values()]
 
 
-def _is_told(condition: TimelineEntry, messages: Container[str]) -> bool:
+def _is_end(entry: TimelineEntry) -> bool:
+    return entry.kind == OBJECT and entry.text.startswith(_ENDED)
+
+
+def _messages(condition: TimelineEntry) -> Iterator[str]:
+    """What may be the message of the condition, which follows its reason."""
     parts = condition.text.split(_BEFORE_WHY)
-    return any(_BEFORE_WHY.join(parts[index:]) in messages for index in range(1, len(parts)))
+    return (_BEFORE_WHY.join(parts[index:]) for index in range(1, len(parts)))
+
+
+def _is_shortened(short: str, text: str) -> bool:
+    """Whether `short` is the text, perhaps without its middle."""
+    head, _, tail = short.rpartition("…")
+    return bool(short) and len(short) <= len(text) and text.startswith(head) and text.endswith(tail)
+
+
+def _without(why: str, text: str) -> str:
+    return text.removesuffix(_BEFORE_WHY + why)
 
 
 def _key(entry: TimelineEntry) -> Hashable | None:

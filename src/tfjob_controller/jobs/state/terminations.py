@@ -29,6 +29,10 @@ RETRYABLE_EXIT_CODES = tuple(range(FIRST_RETRYABLE, LAST_EXIT_CODE + 1))
 # A termination message may have 4 KiB. Events and conditions have this much of it, and also name the replica, its exit
 # code and the number of restarts.
 _MAX_LAST_WORDS = 800
+# A stack frame of a Python traceback, and a line that does not begin an exception. PyTorch prepends the rank.
+_RANK = r"(?:\[rank\d+\]: )?"
+_FRAME = re.compile(rf'{_RANK}\s+File "[^"]*", line \d')
+_INDENTED = re.compile(rf"{_RANK}(?:\s|$)")
 # containerd's exit code of a container that did not start.
 START_FAILED_EXIT_CODE = 128
 # cri-dockerd reports `ContainerCannotRun`.
@@ -79,10 +83,23 @@ def in_words(terminated: Terminated) -> str:
 
 
 def how_it_ended(exited: Terminated) -> str:
-    """Returns the exit code and the termination message on one line. Of a long message the end is kept."""
-    line = " ".join(exited.message.split())
-    last_words = line if len(line) <= _MAX_LAST_WORDS else "…" + line[1 - _MAX_LAST_WORDS :]
+    """Returns the exit code and the error of the termination message. Of a long error the end is kept."""
+    error = error_of(exited.message)
+    last_words = error if len(error) <= _MAX_LAST_WORDS else "…" + error[1 - _MAX_LAST_WORDS :]
     return f"{in_words(exited)}: {last_words}" if last_words else in_words(exited)
+
+
+def error_of(message: str) -> str:
+    """Returns a termination message on one line: of a Python traceback only the exception and what follows it.
+
+    The message is the end of a log, in which the first lines of the traceback may be missing.
+    """
+    lines = message.splitlines()
+    frames = [index for index, line in enumerate(lines) if _FRAME.match(line)]
+    if frames:
+        after = (index for index in range(frames[-1], len(lines)) if not _INDENTED.match(lines[index]))
+        lines = lines[next(after, 0) :]
+    return " ".join(" ".join(lines).split())
 
 
 def why_never_started(ended: Terminated) -> str:

@@ -10,7 +10,7 @@ from helpers.manifests import master, workers
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import decoded_train, ends, running_train_world, world_in_steps
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
-from tfjob_controller.api.common.core import ContainerState, ContainerStatus, PodAnnotations, Waiting
+from tfjob_controller.api.common.core import ContainerState, ContainerStatus, PodAnnotations, Running, Waiting
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import Metric, TrainJob
@@ -224,6 +224,9 @@ def test_a_replica_that_does_not_start_says_what_the_newest_warning_says() -> No
     cluster.pod("master-0", phase="Pending")
     assert message(mount) == 'FailedMount: secret "keys" not found'
     assert message(mount, event("Pulled", 3, "")) == "starting"
+    fetches = (ContainerStatus("fetch", state=ContainerState(running=Running())),)
+    cluster.pod("master-0", phase="Pending", init_container_statuses=fetches)
+    assert message() == "init container fetch runs"
     waiting = ContainerState(waiting=Waiting("ImagePullBackOff", "no such image"))
     cluster.pod("master-0", phase="Pending", container_statuses=(ContainerStatus("tensorflow", state=waiting),))
     assert message(mount) == "ImagePullBackOff: no such image", "the pod's own reason comes first"

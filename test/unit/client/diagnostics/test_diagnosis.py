@@ -64,6 +64,14 @@ def waiting(reason: str, message: str = "", name: str = "worker-0") -> Object:
     return pod(name, phase="Pending", containerStatuses=[{"name": "main", "state": state}])
 
 
+def initializing(name: str) -> Object:
+    """Beside the init container runs a native sidecar."""
+    containers = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]
+    running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    statuses = [{"name": "proxy", "started": True, "state": running}, {"name": "fetch", "state": running}]
+    return pod(name, spec={"initContainers": containers}, phase="Pending", initContainerStatuses=statuses)
+
+
 def unscheduled(name: str) -> Object:
     return pod(name, phase="Pending", conditions=[{"type": "PodScheduled", "status": "False", "message": "no room"}])
 
@@ -198,6 +206,12 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             'it waits: worker-0: FailedMount: secret "keys" not found',
             "it runs once this has passed and all of its pods are ready",
             id="a reason that only events give",
+        ),
+        pytest.param(
+            case(seen(), pods=[initializing("worker-1"), initializing("worker-0"), pod("ps-0")]),
+            "worker-0: its init container fetch runs (also in 1 more)",
+            "its program starts then; kubectl tfjob logs tfjob/train -n team -c fetch",
+            id="an init container",
         ),
         pytest.param(
             case(seen(), pods=[pod()]),

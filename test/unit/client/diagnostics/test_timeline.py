@@ -129,6 +129,30 @@ def test_a_condition_that_repeats_an_event_is_left_out(text: str, is_shown: bool
     assert fold_entries([condition]) == [condition]
 
 
+WHY = "node-0 failed: exit code 1: no … such file"
+
+
+@pytest.mark.parametrize("why", [WHY, "launcher-0 succeeded"])
+def test_why_a_job_ended_is_told_once(why: str) -> None:
+    job, whole = "trainjob/train", why.replace("…", "program, and so no")
+    ended = TimelineEntry(at(9), job, OBJECT, f"ended: {why}")
+    entries = [
+        TimelineEntry(at(8), job, CONDITION, f"Running is False: ReplicaFailed: {whole}"),
+        ended,
+        TimelineEntry(at(9), job, CONDITION, f"Failed is True: ReplicaFailed: {whole}"),
+        TimelineEntry(at(9), job, CONDITION, f"Scheduled is True: Admitted: {whole}, on time"),
+        TimelineEntry(at(9), job, EVENT, f"CleanUp [tfjob-controller]: Job is in phase CleanUp: {why}"),
+        TimelineEntry(at(9), "job/train-0", CONDITION, f"Failed is True: BackoffLimitExceeded: {whole}"),
+    ]
+    assert [entry.text for entry in fold_entries(entries)] == [
+        f"ended: {why}",
+        f"Scheduled is True: Admitted: {whole}, on time",
+        "CleanUp [tfjob-controller]: Job is in phase CleanUp",
+        f"Failed is True: BackoffLimitExceeded: {whole}",
+    ]
+    assert len(fold_entries([entry for entry in entries if entry is not ended])) == 5
+
+
 def test_lines_of_several_reconciles_stay_apart_where_their_ids_are_shown() -> None:
     made = [TimelineEntry(at(1), "tfjob/train", EVENT, "Created [c]", reconcile_id=each) for each in ("a", "b")]
     assert [each.reconcile_id for each in fold_entries(made)] == ["a"]

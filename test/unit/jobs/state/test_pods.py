@@ -12,6 +12,7 @@ import pytest
 from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Pod, PodMeta, Terminated, Waiting
 from tfjob_controller.jobs.state.pods import deletion_request_time
 from tfjob_controller.jobs.state.terminations import (
+    error_of,
     in_words,
     is_permanent_error,
     is_retryable_termination_state,
@@ -90,6 +91,34 @@ PASSING = [
     "failed to create containerd task: failed to mount rootfs component: no such file or directory",
     "",
 ]
+
+
+FRAMES = 'File "/train.py", line 3, in main\n    raise ValueError("no data")\n'
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (f"step 1\nTraceback (most recent call last):\n  {FRAMES}ValueError: no data\n", "ValueError: no data"),
+        # The beginning of the log is cut off.
+        (f"n, in <module>\n  {FRAMES}  {FRAMES}ValueError: no data\nsee the docs", "ValueError: no data see the docs"),
+        (
+            '[rank1]: Traceback (most recent call last):\n[rank1]:   File "a.py", line 1\n[rank1]:     x = (\n'
+            "[rank1]:         ^\n[rank1]: SyntaxError: '(' was never closed",
+            "[rank1]: SyntaxError: '(' was never closed",
+        ),
+        (
+            f"Traceback:\n  {FRAMES}KeyError: 1\n\nDuring handling, another one:\n\nTraceback:\n  {FRAMES}"
+            "ValueError: no data",
+            "ValueError: no data",
+        ),
+        (f"Traceback:\n  {FRAMES}", " ".join(f"Traceback: {FRAMES}".split())),
+        ("out of\n  space", "out of space"),
+        ("", ""),
+    ],
+)
+def test_of_a_traceback_the_exception_is_told(message: str, error: str) -> None:
+    assert error_of(message) == error
 
 
 @pytest.mark.parametrize(("message", "words"), PERMANENT)
