@@ -20,6 +20,7 @@ from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.manager import Manager
+from tfjob_controller.util.clock import Clock
 
 ANY_PORT = BindAddress("127.0.0.1", 0)
 
@@ -52,7 +53,13 @@ def running(program: Program, stop: threading.Event, *, ready: bool = True) -> I
 
 @contextlib.contextmanager
 def running_controller(
-    kubeconfig: Path, namespace: str, *, ready: bool = True, config: ControllerConfig | None = None, **options: Any
+    kubeconfig: Path,
+    namespace: str,
+    *,
+    ready: bool = True,
+    config: ControllerConfig | None = None,
+    clock: Clock | None = None,
+    **options: Any,
 ) -> Iterator[Manager]:
     """Starts a manager with one server for all endpoints, by default waits until it is ready; stops it at the end."""
     given: dict[str, Any] = {
@@ -67,7 +74,12 @@ def running_controller(
     run_options = RunOptions(**{**given, **options})
     exits: list[int] = []
     manager = Manager(
-        run_options, load_config(str(kubeconfig)), config or ControllerConfig(), stop=stop, exit_process=exits.append
+        run_options,
+        load_config(str(kubeconfig)),
+        config or ControllerConfig(),
+        stop=stop,
+        clock=clock,
+        exit_process=exits.append,
     )
     with running(manager, stop, ready=ready):
         yield manager

@@ -58,6 +58,7 @@ from tfjob_controller.kube.config.kubeconfig import Config, find_config
 from tfjob_controller.kube.events.recorder import EventRecorder
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.serverclock import ServerClock
 from tfjob_controller.options import ExtenderOptions
 from tfjob_controller.programs.program import StartError, on_signals, run_until, servers
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
@@ -122,7 +123,7 @@ class GangScheduler:
     ) -> None:
         self._options = options
         self._stop = stop
-        self._clock = clock or RealClock()
+        clock = clock or RealClock()
         self._exit_process = exit_process
         self._is_working = threading.Event()
         self.metrics = Metrics(metadata.version("tfjob-controller"), of_controller=False)
@@ -132,10 +133,11 @@ class GangScheduler:
             qps=options.qps,
             burst=options.burst,
             pool_size=2 * options.concurrent_writes + _MORE_CONNECTIONS,
-            clock=self._clock,
+            clock=clock,
             observer=self.metrics.requests,
             verbose=options.log_level == "debug",
         )
+        self._clock = ServerClock(clock, self.transport.server_time)
         self.caches = SchedulerCaches(
             self.transport,
             self._clock,

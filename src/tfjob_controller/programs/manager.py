@@ -45,6 +45,7 @@ from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.leaderelection.elector import LeaderElector
 from tfjob_controller.kube.leaderelection.otherleader import OtherLeader
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
+from tfjob_controller.kube.serverclock import ServerClock
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.program import StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
@@ -114,7 +115,7 @@ class Manager:
         self._options = options
         self._controller_config = controller_config
         self._stop = stop
-        self._clock = clock or RealClock()
+        clock = clock or RealClock()
         self._exit_process = exit_process
         self._identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self._leading = threading.Event()
@@ -125,10 +126,11 @@ class Manager:
             qps=options.qps,
             burst=options.burst,
             pool_size=2 * options.workers + options.concurrent_writes + _MORE_CONNECTIONS,
-            clock=self._clock,
+            clock=clock,
             observer=self.metrics.requests,
             verbose=options.log_level == DEBUG,
         )
+        self._clock = ServerClock(clock, self.transport.server_time)
         gangs = gang_policy(options)
         kinds = [kind for kind in KINDS if kind.is_enabled(options)]
         self.jobs = {kind.name: kind.new_caches(self.transport, options.namespace, self._clock) for kind in kinds}

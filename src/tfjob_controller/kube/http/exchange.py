@@ -38,6 +38,8 @@ except ImportError:
 # TLS records hold 16 KiB; lists are megabytes.
 READ_BYTES = 65536
 _SEND_BYTES = 65536
+# OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
+_VALIDITY_ERRORS = (9, 10)
 # A target that needs no escapes, and has none that are broken.
 _PLAIN = re.compile(r"(?:http://[A-Za-z0-9.:\[\]-]+)?/(?:[A-Za-z0-9/._~:?&=@!$'()*+,;-]|%[0-9A-F]{2})*")
 _UNESCAPED = "/._~:?&=@!$'()*+,;-"
@@ -277,4 +279,5 @@ def _root(error: BaseException) -> str:
         if inner is None:
             break
         error = inner
-    return " ".join(str(error).split()) or type(error).__name__
+    clock = "; is the clock of this machine right?" if getattr(error, "verify_code", 0) in _VALIDITY_ERRORS else ""
+    return (" ".join(str(error).split()) or type(error).__name__) + clock

@@ -33,7 +33,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import metadata
 from urllib.parse import urlencode, urlsplit
@@ -64,6 +64,8 @@ DEFAULT_BURST = 400
 DEFAULT_POOL_SIZE = 16
 # Idle connections kept for the next stream.
 _STREAM_POOL_SIZE = 8
+# The server's time is not taken from a response that took longer, if there is another one.
+_PROMPT_SECONDS = 2.0
 MAX_RETRIES = 10
 # The first delay suits a connection that broke by chance, the last one an API server that restarts.
 FIRST_DELAY_SECONDS = 0.1
@@ -154,8 +156,8 @@ class Transport:
         self._stop = threading.Event()
         self._streams: set[HttpLineStream] = set()
         self._requests = self._retries = 0
-        # The header `Date` of the last response, and when it arrived.
-        self._date = ("", 0.0)
+        # The header `Date` of the last response that came at once, and when it arrived.
+        self._date: tuple[str, datetime | None] = ("", None)
         url = urlsplit(config.host)
         self._host = url.netloc
         self._prefix = config.request_prefix
@@ -209,7 +211,7 @@ class Transport:
         """See `Requester.server_time`."""
         text, arrival = self._date
         date = _parse_date(text)
-        return None if date is None else date + timedelta(seconds=self._clock.monotonic() - arrival)
+        return None if date is None or arrival is None else date + (self._clock.now() - arrival)
 
     def close(self) -> None:
         """End all streams, close idle connections, refuse further requests. Running requests finish or time out."""
@@ -279,8 +281,7 @@ class Transport:
                 self._pool_for(call, is_stream), request, seconds, is_stream=is_stream, max_bytes=self._max_bytes
             )
             code = str(response.status)
-            if date := response.headers.get("date"):
-                self._date = (date, self._clock.monotonic())
+            self._note_date(response.headers.get("date"), self._clock.monotonic() - begin)
         except ResponseTooLargeError as error:
             is_unknown = call.method != "GET"
             raise ApiError(413, RESPONSE_TOO_LARGE, f"{self._host}: {error}", outcome_unknown=is_unknown) from error
@@ -291,6 +292,11 @@ class Transport:
         if 200 <= response.status < 300:
             return response
         raise self._refused(call.method, response)
+
+    def _note_date(self, date: str | None, seconds: float) -> None:
+        """The server writes the date before the body, so that of a response which takes long is of the past."""
+        if date and (seconds <= _PROMPT_SECONDS or not self._date[0]):
+            self._date = (date, self._clock.now())
 
     def _tell(self, call: _Call, code: str, seconds: float) -> None:
         self._observer.request_finished(call.method, self._host, code, seconds)

@@ -133,6 +133,20 @@ class TestServerTime:
         clock.advance(90)
         assert transport.server_time() == datetime(2026, 1, 1, 12, 1, 30, tzinfo=UTC)
 
+    def test_a_response_that_took_long_does_not_count(self, net: Net) -> None:
+        clock, dates = PatientClock(), iter(("12:00:00", "12:00:01"))
+
+        def respond(_: Request) -> Answer:
+            date = next(dates)
+            if date == "12:00:01":
+                clock.advance(30)
+            return Answer(headers={"Date": f"Thu, 01 Jan 2026 {date} GMT"})
+
+        transport = net.connect(net.serve(respond).url, clock=clock)
+        transport.request("GET", PATH)
+        transport.request("GET", PATH)
+        assert transport.server_time() == datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
+
     def test_a_response_with_another_text_has_none(self, net: Net) -> None:
         transport = net.connect(net.serve(in_turn(Answer(headers={"Date": "noon"}))).url)
         transport.request("GET", PATH)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import ipaddress
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from helpers.barekubeconfig import write_kubeconfig
 from helpers.certificates import server_context
@@ -54,6 +62,34 @@ def test_a_client_certificate_is_shown(server: HttpServer, certificate: tuple[Pa
     with client.stream(PATH, query={"watch": "1"}, read_timeout_seconds=5.0) as stream:
         assert list(stream) == [b"one", b"two"]
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("starts_in", "reason"), [(-2, "certificate has expired"), (1, "certificate is not yet valid")], ids=["old", "new"]
+)
+def test_a_certificate_of_another_time_may_mean_a_wrong_clock(starts_in: int, reason: str, tmp_path: Path) -> None:
+    start = datetime.now(UTC) + timedelta(days=starts_in)
+    with (
+        HttpServer(ok, server_context(*_valid_for_a_day(tmp_path, start))) as server,
+        contextlib.closing(
+            transport(tmp_path, {"server": server.url, "certificate-authority": str(tmp_path / "certificate")})
+        ) as client,
+        pytest.raises(ApiError) as caught,
+    ):
+        client.request("GET", PATH, retry=False)
+    assert f"{reason} " in caught.value.message
+    assert caught.value.message.endswith("is the clock of this machine right?")
+
+
+def _valid_for_a_day(folder: Path, start: datetime) -> tuple[Path, Path]:
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(start).not_valid_after(start + timedelta(days=1))
+    signed = builder.add_extension(address, False).sign(key, SHA256())
+    (folder / "certificate").write_bytes(signed.public_bytes(Encoding.PEM))
+    (folder / "key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return folder / "certificate", folder / "key"
 
 
 def test_without_one_the_server_closes_the_door(
