@@ -1,9 +1,13 @@
-"""`tfjob-controller`: the command line.
+"""The command line of `tfjob-controller`: the table of its commands, their parser, and the call of one of them.
 
-Exit codes: 0 after an orderly stop, 1 when something went wrong on the way, 2 for a command line, variable or file that
-cannot be used, with one line on standard error that says which, and those of `guarded`. `initialize`, `export` and
-`checkpoint restore` have more, which stand in storage/errors.py. Whatever takes long to import is imported when it is
-needed.
+Exit codes:
+
+    0     the program stopped in order, or has printed what was requested
+    1     an error occurred while the program ran
+    2     the command line, a variable or a file is invalid; one line on standard error names it
+    ...   those of `util.exitcodes.guarded`; for `initialize`, `export` and `checkpoint restore` also storage/errors.py
+
+A program is imported when its command runs, so that `--help` and errors of usage appear at once.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ Flags: TypeAlias = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """One command, as its help shows it; `example` names the option that explains the variables."""
+    """A command of `tfjob-controller`. Its help explains the environment variables by the option `example`."""
 
     name: str
     help: str

@@ -1,7 +1,12 @@
-"""The queue of gangs: those that wait for capacity, in the order in which they will start, and what each lacks.
+"""Reads the queue of gangs from the statuses of Gangs, for `kubectl tfjob queue` and the dashboard.
 
-Beside it: which running gangs were asked to shrink, to grow or to leave, and how much of the cluster the gangs of each
-namespace hold.
+`read_queue` lists the Gangs and the nodes. `queue_of` computes three tables from them and is pure:
+
+- the gangs that wait for capacity, in the order in which they will start, with the resources that each lacks;
+- the running gangs that are requested to shrink, to grow, or to leave because another gang preempts them;
+- the resources that the gangs of each namespace hold, and their share of the cluster.
+
+A status stays in the cluster when the gang scheduler stops. `GangQueue.report` therefore has the age of the statuses.
 """
 
 from __future__ import annotations
@@ -44,9 +49,10 @@ _NO_PLACE = 10**9
 
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
-    """A gang that waits. `position` is 0 for one that does not fit on an empty cluster; `owner` is Kind/name.
+    """A gang that waits for capacity.
 
-    `missing` says by resource what its pods request together, and what remains on the nodes that suit them.
+    `position` is 0 if the gang would not fit even on an empty cluster. `owner` is `Kind/name`. `missing` compares, for
+    each resource, the requests of all its pods with the free capacity of the nodes that they may run on.
     """
 
     position: int
@@ -62,7 +68,7 @@ class WaitingGang:
 
 @dataclass(frozen=True, slots=True)
 class GangRequest:
-    """What a running gang was asked to do, such as `worker 4 → 2`, or that all of its pods leave, and why."""
+    """A request of the gang scheduler to a running gang: `change` is `worker 4 → 2`, or `all pods leave`."""
 
     namespace: str
     gang: str
@@ -73,10 +79,12 @@ class GangRequest:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceShare:
-    """What the gangs of a namespace hold together: their number, and the quantities that their pods request.
+    """The gangs of a namespace: how many run and wait, and the quantities that the placed pods request (`held`).
 
-    `share` is the largest share, in percent, that these are of a resource of all nodes, and `resource` is that resource
-    (dominant resource fairness, Ghodsi et al., NSDI 2011). Without the right to list nodes `share` is None.
+    `share` is the dominant share in percent: of all resources, the largest part that the namespace holds of the
+    capacity of all nodes. `resource` is that resource. Without the right to list nodes `share` is None.
+
+    Source: dominant resource fairness, Ghodsi et al., NSDI 2011.
     """
 
     namespace: str
@@ -89,9 +97,10 @@ class NamespaceShare:
 
 @dataclass(frozen=True, slots=True)
 class GangQueue:
-    """The waiting gangs in order, the number of gangs with capacity, and that of waiting gangs not seen yet.
+    """The waiting gangs in order, and the number of gangs that have capacity (`running`).
 
-    `report` is the gang scheduler's, of which all this is; None without a gang.
+    `unseen` is the number of waiting gangs that the gang scheduler has not processed yet. `report` describes the gang
+    scheduler, which wrote the statuses, and when it did; None if there is no gang.
     """
 
     waiting: Sequence[WaitingGang]
@@ -103,7 +112,10 @@ class GangQueue:
 
 
 def read_queue(requester: Requester, namespace: str) -> GangQueue:
-    """The queue of a namespace ("" is all of them). Positions count over the whole cluster. Raises `ApiError`."""
+    """Returns the queue of a namespace, or of all if it is "". Positions are those in the whole cluster.
+
+    Raises `ApiError`, and `ClientError` if the cluster has no Gangs.
+    """
     client = ResourceClient(requester, GANGS, _decode, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
     try:
         gangs = client.list(namespace)
@@ -144,7 +156,7 @@ def _read_nodes(requester: Requester) -> Sequence[Node] | None:
 
 
 def queue_of(gangs: Sequence[Gang], nodes: Sequence[Node] | None = None) -> GangQueue:
-    """Gangs with a position come first, then those that no gang scheduler has seen; unschedulable ones come last."""
+    """Returns the queue: gangs with a position first, then those not processed yet, then unschedulable ones."""
     waiting = [gang for gang in gangs if gang.status.phase in ("", WAITING, UNSCHEDULABLE) and not gang.spec.suspend]
     running = [gang for gang in gangs if gang.status.phase in (ADMITTED, BOUND)]
     unseen = sum(not gang.status.phase for gang in waiting)
@@ -174,18 +186,18 @@ def _request(gang: Gang) -> GangRequest:
 
 
 def _shares(waiting: Iterable[Gang], running: Sequence[Gang], nodes: Sequence[Node] | None) -> list[NamespaceShare]:
-    """The share of each namespace that has a gang; the largest share comes first."""
+    """Returns a row for each namespace that has a gang, in descending order of shares."""
     waits, runs = (Counter(gang.metadata.namespace for gang in gangs) for gangs in (waiting, running))
     held: dict[str, dict[str, int]] = {}
     for gang in running:
         _add_held(held.setdefault(gang.metadata.namespace, {}), gang)
     totals = _totals(nodes)
-    found = [_share(space, runs[space], waits[space], held.get(space, {}), totals) for space in {*waits, *runs}]
-    return sorted(found, key=lambda each: (-(each.share or 0), each.namespace))
+    shares = [_share(space, runs[space], waits[space], held.get(space, {}), totals) for space in {*waits, *runs}]
+    return sorted(shares, key=lambda share: (-(share.share or 0), share.namespace))
 
 
 def _add_held(total: dict[str, int], gang: Gang) -> None:
-    """Adds what the members with a node request."""
+    """Adds the requests of the gang's members that have a node."""
     placed = Counter(kind_of(member) for node in gang.status.placement for member in node.members)
     for kind in gang.spec.members:
         for resource, amount in member_requests(kind).items():
@@ -242,22 +254,23 @@ def _owner(gang: Gang) -> str:
 
 
 def _waits_since(gang: Gang) -> str:
-    """The creation of a Gang, or after its first attempt the time when it entered the queue again.
+    """Returns since when a Gang waits: its creation, or after its first attempt its return to the queue.
 
-    Before that attempt `queuedTime` is when a gang scheduler saw the Gang, which may be long after the creation.
+    Before the first attempt `queuedTime` is the time when a gang scheduler first processed the Gang, which may be long
+    after the creation.
     """
     created, waits = gang.metadata.creation_timestamp or "", gang.status.queued_time or ""
     return waits if waits and gang.status.attempt else created or waits
 
 
 def report_origin(queue: GangQueue, now: datetime) -> str:
-    """Returns whose report the queue is and how old, for the end of a sentence; empty while the gang scheduler runs."""
+    """Returns the end of a sentence: who reported the queue and when. Empty while the gang scheduler runs."""
     report = queue.report
     return f", {report.origin(now)}" if report is not None and report.state != RUNNING else ""
 
 
 def share_text(share: NamespaceShare) -> str:
-    """Returns a text such as `62.5 % of nvidia.com/gpu`; `-` where the share is not known or nothing is held."""
+    """Returns a text such as `62.5 % of nvidia.com/gpu`; `-` if the share is unknown or 0."""
     return f"{share.share:g} % of {share.resource}" if share.share else "-"
 
 

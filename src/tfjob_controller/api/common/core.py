@@ -1,6 +1,7 @@
-"""The objects of other APIs that the controller reads: children of its jobs, and gang objects of other schedulers.
+"""Objects of Kubernetes and of other schedulers that the controller reads, mainly the children of jobs.
 
-They are immutable, and have only the fields that are read.
+Each type has only the fields that the controller reads: JSON decoding skips the others, which saves memory in the
+caches. Children are written as plain JSON (`jobs.actions.children`), not from these types. All values are immutable.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import msgspec
 
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-# The program of a worker sets it to the number of steps that its pod has done.
+# A training program sets this annotation of its pod to the number of completed steps.
 STEPS_ANNOTATION = "kubeflow.org/steps"
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -99,7 +100,7 @@ class PodAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PodMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
-    # The deletion was requested this long before `deletion_timestamp`.
+    # The time from the deletion request to `deletion_timestamp`.
     deletion_grace_period_seconds: int = 0
     annotations: PodAnnotations = PodAnnotations()
 
@@ -121,7 +122,7 @@ class JobStatus(_Value, frozen=True):
     ready: int = 0
     succeeded: int = 0
     failed: int = 0
-    # Of an Indexed Job: `0-2,5`.
+    # Only for an Indexed Job. The format is `0-2,5`.
     completed_indexes: str = ""
     failed_indexes: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -148,7 +149,7 @@ class ConfigMap(_Value, frozen=True):
 
 
 class Secret(_Value, frozen=True):
-    """Its data is not read."""
+    """A Secret without its data."""
 
     metadata: ObjectMeta
 
@@ -159,7 +160,7 @@ class AutoscalerSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class HorizontalPodAutoscaler(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The fields that are read of a HorizontalPodAutoscaler. Its status changes often and is not read."""
+    """A HorizontalPodAutoscaler without its status, which changes often."""
 
     metadata: ObjectMeta
     spec: AutoscalerSpec = AutoscalerSpec()
@@ -170,7 +171,7 @@ class PersistentVolumeClaim(_Value, frozen=True):
 
 
 class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The object that represents a gang for another scheduler, of any kind.
+    """The object that represents a gang to another scheduler.
 
     It is a PodGroup of Volcano, of the coscheduling plugin or of Kubernetes, or a Workload of Kueue. `spec` and
     `status` have what `jobs.plan.podgroupbackends` reads, as on the wire; they are never mutated.

@@ -1,7 +1,7 @@
-"""What a training program reports of itself: Kubeflow Trainer's progress protocol.
+"""The progress reports of training programs, in Kubeflow Trainer's protocol: path, audience of the token, and body.
 
 A program sends `POST <url of the job>` with the body `{"trainerStatus": {…}}` and a token whose audience names the job.
-The last report is `status.trainerStatus` of the job, in both API groups.
+The controller copies the last report to `status.trainerStatus` of the TrainJob, in both API groups.
 
 Source: KEP-2779 of kubeflow/trainer; pkg/apis/trainer/v1alpha1/trainjob_types.go (TrainerStatus) for fields and limits;
 pkg/statusserver/utils.go for the path and the audience.
@@ -31,7 +31,7 @@ _TARGET = re.compile(_PATH.replace(".", r"\.").format("([a-z0-9-]{1,63})", f"([a
 
 
 class ReportError(Exception):
-    """A report that is not taken; the message is one line that names the field."""
+    """The report is invalid. The message is one line that names the field."""
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -71,25 +71,25 @@ _decode = msgspec.json.Decoder(_Report).decode
 
 
 def report_path(namespace: str, name: str) -> str:
-    """The path to which the programs of a job report."""
+    """Returns the path to which the programs of a job report."""
     return _PATH.format(namespace, name)
 
 
 def report_audience(namespace: str, name: str) -> str:
-    """The audience that the token of a report must have."""
+    """Returns the audience that the token of a report must have."""
     return _AUDIENCE.format(namespace, name)
 
 
 def job_of_path(path: str) -> tuple[str, str] | None:
-    """The namespace and name of the job that a path belongs to; None for any other path."""
+    """Returns the namespace and name of the job in a path; None if it is not the path of a job."""
     match = _TARGET.fullmatch(path)
     return (match[1], match[2]) if match and matches(A_NAME["pattern"], match[2]) else None
 
 
 def decode_report(body: bytes, now: datetime) -> TrainerStatus | None:
-    """The report in the body of a request, with its time in whole seconds in UTC; None if the body has no report.
+    """Returns the report in the body of a request; None if the body has no `trainerStatus`.
 
-    A report without a time gets `now`. Raises ReportError for a body that is not a report within the limits.
+    Its time is in whole seconds in UTC, and `now` if the report has none. Raises ReportError.
     """
     try:
         status = _decode(body).trainer_status

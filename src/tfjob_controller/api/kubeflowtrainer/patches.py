@@ -1,10 +1,13 @@
-"""What a TrainJob changes of its runtime's pod templates, in the form of each of upstream's releases.
+"""The changes that a Kubeflow TrainJob makes to the pod templates of its runtime.
 
-    spec.runtimePatches         since 2.2: by author, in the shape of the runtime; later authors win
-    spec.podTemplateOverrides   2.1: for some jobs, the metadata and spec of pods
-    spec.podSpecOverrides       2.0: for some jobs, the spec of pods
+Each release of Kubeflow Trainer has a field of its own for them:
 
-All are turned into `PodPatch`. Only the fields that upstream allows are accepted. All functions are pure.
+    spec.runtimePatches         since 2.2: a list of patches with the structure of a runtime; later ones take precedence
+    spec.podTemplateOverrides   2.1: the metadata and the spec of the pods of the replicated jobs that it names
+    spec.podSpecOverrides       2.0: the spec of the pods of the replicated jobs that it names
+
+`pod_patches` converts all three into `PodPatch`, and `patch_problems` validates them: a patch may only contain the
+fields that upstream allows. All functions are pure.
 
 Source: kubeflow/trainer pkg/apis/trainer/v1alpha1/trainjob_types.go, pkg/runtime/framework/plugins/jobset (Validate).
 """
@@ -44,27 +47,29 @@ _NAMED = ("volumes", "initContainers", "containers", "imagePullSecrets", "schedu
 
 @dataclass(frozen=True, slots=True)
 class PodPatch:
-    """Changes of the pods of one replicated job. `at` is the path of the field that has them."""
+    """A patch of the pods of one replicated job. `at` is the path of the field that contains it, for messages."""
 
     at: str
     job: str
     metadata: Part = field(default_factory=dict)
     spec: Part = field(default_factory=dict)
-    # Of the Job itself.
+    # The patch of the metadata of the Job.
     job_metadata: Part = field(default_factory=dict)
 
 
 def pod_patches(spec: KubeflowTrainJobSpec) -> tuple[PodPatch, ...]:
-    """The changes of a job whose patches have no problem, in the order in which they apply."""
+    """Returns the patches of a valid job, in the order in which they are applied."""
     return (
-        *(each for patch in spec.runtime_patches for each in _of_runtime(patch.training_runtime_spec, "")),
+        *(pods for patch in spec.runtime_patches for pods in _of_runtime(patch.training_runtime_spec, "")),
         *(
             PodPatch("", target.name, override.metadata, override.spec)
             for override in spec.pod_template_overrides
             for target in override.target_jobs
         ),
         *(
-            PodPatch("", str(target["name"]), {}, {name: it for name, it in override.items() if name != "targetJobs"})
+            PodPatch(
+                "", str(target["name"]), {}, {name: value for name, value in override.items() if name != "targetJobs"}
+            )
             for override in spec.pod_spec_overrides
             for target in override["targetJobs"]
         ),
@@ -72,12 +77,12 @@ def pod_patches(spec: KubeflowTrainJobSpec) -> tuple[PodPatch, ...]:
 
 
 def set_metadata(spec: KubeflowTrainJobSpec, field_name: str) -> dict[str, str]:
-    """The labels or annotations that a job adds to all of its Jobs."""
-    found: dict[str, str] = dict(getattr(spec, field_name))
+    """Returns the labels or annotations that a job adds to all of its Jobs."""
+    metadata: dict[str, str] = dict(getattr(spec, field_name))
     for patch in spec.runtime_patches:
         template: Part = patch.training_runtime_spec.get("template") or {}
-        found |= (template.get("metadata") or {}).get(field_name) or {}
-    return found
+        metadata |= (template.get("metadata") or {}).get(field_name) or {}
+    return metadata
 
 
 def _of_runtime(runtime: Part, at: str) -> Iterator[PodPatch]:
@@ -95,9 +100,9 @@ def _of_runtime(runtime: Part, at: str) -> Iterator[PodPatch]:
 
 
 def patch_problems(spec: KubeflowTrainJobSpec, jobs: Iterable[ReplicatedJob]) -> Iterator[str]:
-    """The problems of a job's changes of its runtime, which has these replicated jobs.
+    """Yields the problems of a job's patches, given the replicated jobs of its runtime.
 
-    Only the first problem is meaningful: what follows relies on the shape of what comes before.
+    Only the first one is meaningful: later checks assume that the earlier ones have passed.
     """
     by_name = {job.name: job for job in jobs}
     for index, patch in enumerate(spec.runtime_patches):
@@ -105,25 +110,25 @@ def patch_problems(spec: KubeflowTrainJobSpec, jobs: Iterable[ReplicatedJob]) ->
             yield f"spec.runtimePatches[{index}].manager: must be a domain and a path, such as example.com/team"
         at = f"spec.runtimePatches[{index}].trainingRuntimeSpec"
         yield from _shape_problems(patch.training_runtime_spec, at)
-        for each in _of_runtime(patch.training_runtime_spec, at):
-            yield from _pod_problems(each, by_name)
+        for pods in _of_runtime(patch.training_runtime_spec, at):
+            yield from _pod_problems(pods, by_name)
     for index, override in enumerate(spec.pod_template_overrides):
         for target in override.target_jobs:
             at = f"spec.podTemplateOverrides[{index}]"
             yield from _pod_problems(PodPatch(at, target.name, override.metadata, override.spec), by_name)
-    for index, given in enumerate(spec.pod_spec_overrides):
+    for index, fields in enumerate(spec.pod_spec_overrides):
         at = f"spec.podSpecOverrides[{index}]"
-        targets = given.get("targetJobs")
+        targets = fields.get("targetJobs")
         if not _is_list_of_named(targets):
             yield f"{at}.targetJobs: expected a list of objects with a name"
             continue
-        fields = {name: it for name, it in given.items() if name != "targetJobs"}
+        pod_spec = {name: value for name, value in fields.items() if name != "targetJobs"}
         for target in targets or ():
-            yield from _pod_problems(PodPatch(at, target["name"], {}, fields), by_name)
+            yield from _pod_problems(PodPatch(at, target["name"], {}, pod_spec), by_name)
 
 
 def _shape_problems(patch: Part, at: str) -> Iterator[str]:
-    """The problems of the way from a patch to its pod specs."""
+    """Yields the problems of the fields that enclose the pod specs of a patch."""
     yield from _unknown(patch, {"template": dict}, at)
     template = patch.get("template") or {}
     yield from _unknown(template, {"metadata": dict, "spec": dict}, f"{at}.template")
@@ -145,15 +150,15 @@ def _shape_problems(patch: Part, at: str) -> Iterator[str]:
         yield from _unknown(pods, {"metadata": dict, "spec": dict}, f"{here}.template.spec.template")
 
 
-def _unknown(given: object, fields: Mapping[str, type], at: str) -> Iterator[str]:
-    """The problems of an object that may have these fields of these types."""
-    if not isinstance(given, Mapping):
+def _unknown(value: object, fields: Mapping[str, type], at: str) -> Iterator[str]:
+    """Yields a problem for each field that is not in `fields` or does not have its type there."""
+    if not isinstance(value, Mapping):
         yield f"{at}: expected an object"
         return
-    for name, value in given.items():
+    for name, member in value.items():
         if name not in fields:
             yield f"{at}.{name}: must not be patched: only {', '.join(fields)} may"
-        elif not isinstance(value, fields[name] | None):
+        elif not isinstance(member, fields[name] | None):
             yield f"{at}.{name}: expected {'a list' if fields[name] is list else 'another type'}"
 
 
@@ -178,8 +183,8 @@ def _container_problems(container: Part, job: ReplicatedJob, at: str) -> Iterato
     yield from _unknown(container, _CONTAINER_FIELDS, at)
     pod_spec = job.template.spec["template"].get("spec") or {}
     # Upstream looks for a container of either kind under both fields.
-    present = (each for kind in ("initContainers", "containers") for each in pod_spec.get(kind) or ())
-    if container["name"] not in [each.get("name") for each in present]:
+    existing = [one.get("name") for kind in ("initContainers", "containers") for one in pod_spec.get(kind) or ()]
+    if container["name"] not in existing:
         yield f"{at}: must not have container that doesn't exist in the runtime job {job.name}"
     if container.get("env") and container["name"] in CONTAINERS.values():
         yield f"{at}.env: must not have envs for the container {container['name']}: use trainer or initializer"
@@ -189,8 +194,8 @@ def _container_problems(container: Part, job: ReplicatedJob, at: str) -> Iterato
 
 
 def _are_objects(value: object) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(each, dict) for each in value))
+    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
 
 
 def _is_list_of_named(value: Any, key: str = "name") -> bool:
-    return _are_objects(value) and all(isinstance(each.get(key), str) and each[key] for each in value or ())
+    return _are_objects(value) and all(isinstance(item.get(key), str) and item[key] for item in value or ())

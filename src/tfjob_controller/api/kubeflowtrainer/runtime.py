@@ -1,8 +1,9 @@
 """TrainingRuntime and ClusterTrainingRuntime `trainer.kubeflow.org/v1alpha1` as data.
 
-Their spec has a template of a JobSet, whose replicated jobs are the steps of a TrainJob. JobSet itself is not needed:
-the controller creates the Jobs. Fields that the controller cannot honor are decoded as well, so that `validation` can
-refuse them by name. Pod templates are kept as they are.
+A runtime contains the template of a JobSet. Each of its replicated jobs becomes a role of a TrainJob, and `dependsOn`
+orders them in steps. JobSet need not be installed, because the controller creates the Jobs itself. Fields that the
+controller does not support are decoded as well, so that `validation` can reject them by name. Pod templates stay plain
+JSON.
 
 Source: kubeflow/trainer pkg/apis/trainer/v1alpha1/trainingruntime_types.go,
 kubernetes-sigs/jobset api/jobset/v1alpha2/jobset_types.go.
@@ -36,24 +37,24 @@ READY, COMPLETE = "Ready", "Complete"
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Base of the parts of a spec. Unknown fields are refused."""
+    """Base of the parts of a spec. Unknown fields are rejected."""
 
 
 class EnvInjectionTarget(_Part, frozen=True):
-    """Containers of one replicated job."""
+    """The containers of one replicated job that get the variables."""
 
     job_name: str
     container_names: tuple[str, ...] = ()
 
 
 class EnvInjection(_Part, frozen=True):
-    """Containers that get the variables of the framework beside the training container."""
+    """The containers that get the framework's variables in addition to the training container."""
 
     targets: tuple[EnvInjectionTarget, ...] = ()
 
 
 class TorchPolicy(_Part, frozen=True):
-    """PyTorch. The last two fields are of releases before 2.2."""
+    """The settings of PyTorch. Releases before 2.2 have the last two fields."""
 
     env_injection: EnvInjection = EnvInjection()
     num_proc_per_node: int | str | None = None
@@ -61,7 +62,7 @@ class TorchPolicy(_Part, frozen=True):
 
 
 class MpiPolicy(_Part, frozen=True):
-    """MPI."""
+    """The settings of MPI."""
 
     num_proc_per_node: int | None = None
     mpi_implementation: str = ""
@@ -70,7 +71,7 @@ class MpiPolicy(_Part, frozen=True):
 
 
 class MachineLearningPolicy(_Part, frozen=True):
-    """The number of nodes and the framework; no framework is upstream's PlainML."""
+    """The number of nodes and the framework. Without a framework the job is what upstream calls PlainML."""
 
     num_nodes: int | None = None
     torch: TorchPolicy | None = None
@@ -93,14 +94,14 @@ class VolcanoPolicy(_Part, frozen=True):
 
 
 class PodGroupPolicy(_Part, frozen=True):
-    """The scheduler that starts all pods together."""
+    """The scheduler that runs the job as a gang."""
 
     coscheduling: CoschedulingPolicy | None = None
     volcano: VolcanoPolicy | None = None
 
 
 class Dependency(_Part, frozen=True):
-    """A replicated job that must have reached a state first."""
+    """A replicated job that must be ready or complete before another one starts."""
 
     name: str
     status: str = COMPLETE
@@ -114,7 +115,7 @@ class ReplicatedJobTemplate(_Part, frozen=True):
 
 
 class ReplicatedJob(_Part, frozen=True):
-    """One Job of the job."""
+    """The template of the Job that runs one role."""
 
     name: str
     group_name: str = ""
@@ -124,7 +125,7 @@ class ReplicatedJob(_Part, frozen=True):
 
 
 class JobSetNetwork(_Part, frozen=True):
-    """The DNS names of pods."""
+    """Whether pods have DNS names, and their subdomain."""
 
     enable_dns_hostnames: bool | None = msgspec.field(default=None, name="enableDNSHostnames")
     subdomain: str = ""
@@ -139,7 +140,7 @@ class SuccessPolicy(_Part, frozen=True):
 
 
 class FailurePolicy(_Part, frozen=True):
-    """How often all Jobs are restarted."""
+    """When all Jobs are restarted, and how often at most."""
 
     max_restarts: int = 0
     restart_strategy: str = ""
@@ -164,13 +165,13 @@ class ClaimTemplate(_Part, frozen=True):
 
 
 class ClaimRetention(_Part, frozen=True):
-    """What happens to claims when the job is deleted."""
+    """Whether the claims are deleted with the job."""
 
     when_deleted: str = "Delete"
 
 
 class VolumeClaimPolicy(_Part, frozen=True):
-    """Claims that are created for each job."""
+    """The PersistentVolumeClaims that are created for each job."""
 
     templates: tuple[ClaimTemplate, ...] = ()
     retention_policy: ClaimRetention = ClaimRetention()
@@ -199,7 +200,7 @@ class JobSetTemplate(_Part, frozen=True):
 
 
 class KubeflowRuntimeSpec(_Part, frozen=True):
-    """What the jobs of this runtime share."""
+    """The settings that the jobs of a runtime share."""
 
     ml_policy: MachineLearningPolicy = MachineLearningPolicy()
     pod_group_policy: PodGroupPolicy = PodGroupPolicy()
@@ -207,9 +208,9 @@ class KubeflowRuntimeSpec(_Part, frozen=True):
 
 
 class KubeflowRuntime(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One runtime, of either kind: a ClusterTrainingRuntime has no namespace.
+    """A TrainingRuntime, or a ClusterTrainingRuntime, which has no namespace.
 
-    `invalid` is not on the wire: the reason why the object cannot be decoded; the spec is then empty.
+    `invalid` is not a field of the API: it is the reason why the object cannot be decoded, and the spec is then empty.
     """
 
     metadata: ObjectMeta

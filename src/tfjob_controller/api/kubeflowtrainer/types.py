@@ -1,9 +1,11 @@
-"""TrainJob `trainer.kubeflow.org/v1alpha1` as data: Kubeflow Trainer's own kind, with the fields of its releases.
+"""The Kubeflow TrainJob as data: TrainJob `trainer.kubeflow.org/v1alpha1`, as Kubeflow Trainer defines it.
 
-The fields are those of pkg/apis/trainer/v1alpha1/trainjob_types.go: of release 2.3, and of earlier releases that had
-overrides of pods under other names (2.0: `podSpecOverrides`, 2.1: `podTemplateOverrides`). A cluster has the CRDs of
-one release. A field that none of them has is refused when the object is decoded, since a field that is ignored may
-change what the job does. Parts of pods are kept as they are; `validation` has the rules.
+A cluster has the CRDs of one release of Kubeflow Trainer. The types have the fields of release 2.3 and those that only
+earlier releases have (2.0: `podSpecOverrides`, 2.1: `podTemplateOverrides`). Any other field is rejected when the
+object is decoded, because ignoring it might change what the job does. Parts of pods stay plain JSON; `validation` has
+the rules.
+
+Source: kubeflow/trainer pkg/apis/trainer/v1alpha1/trainjob_types.go.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Base of the parts of a spec. Unknown fields are refused."""
+    """Base of the parts of a spec. Unknown fields are rejected."""
 
 
 class KubeflowRuntimeRef(_Part, frozen=True):
@@ -57,7 +59,7 @@ class KubeflowSecretRef(_Part, frozen=True):
 
 
 class AssetInitializer(_Part, frozen=True):
-    """What an initializer fetches: the dataset or the model."""
+    """The dataset or the model that an initializer fetches."""
 
     storage_uri: str | None = None
     env: tuple[dict[str, Any], ...] = ()
@@ -80,7 +82,7 @@ class ResourceRequirements(_Part, frozen=True):
 
 
 class KubeflowTrainer(_Part, frozen=True):
-    """The job's changes of the runtime's training container. None keeps the runtime's value."""
+    """Overrides the training container of the runtime. None keeps the value of the runtime."""
 
     image: str | None = None
     command: tuple[str, ...] | None = None
@@ -93,7 +95,7 @@ class KubeflowTrainer(_Part, frozen=True):
 
 
 class RuntimePatch(_Part, frozen=True):
-    """Changes of the runtime's template by one author; `training_runtime_spec` has the shape of a runtime's spec."""
+    """A patch of the runtime by one field manager; `training_runtime_spec` has the structure of a runtime's spec."""
 
     manager: str
     time: str | None = None
@@ -101,13 +103,13 @@ class RuntimePatch(_Part, frozen=True):
 
 
 class TargetReplicatedJob(_Part, frozen=True):
-    """A job of the runtime's template."""
+    """A reference to a replicated job of the runtime."""
 
     name: str
 
 
 class PodTemplateOverride(_Part, frozen=True):
-    """Changes of the pods of some jobs, as release 2.1 has them."""
+    """Overrides the pods of some replicated jobs (release 2.1)."""
 
     target_jobs: tuple[TargetReplicatedJob, ...] = ()
     metadata: dict[str, Any] = {}
@@ -124,7 +126,7 @@ class KubeflowTrainJobSpec(_Part, frozen=True):
     suspend: bool = False
     active_deadline_seconds: int = 0
     managed_by: str = MANAGED_HERE
-    # Of releases before 2.2. An entry of podSpecOverrides has the fields of a pod spec beside its targets.
+    # Only in releases before 2.2. An entry of podSpecOverrides has `targetJobs` and the fields of a pod spec.
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     pod_template_overrides: tuple[PodTemplateOverride, ...] = ()
@@ -136,7 +138,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class KubeflowCondition(_Status, frozen=True, omit_defaults=False):
-    """A standard condition, as Kubeflow Trainer writes it."""
+    """A condition with the fields that Kubeflow Trainer writes."""
 
     type: str
     status: str
@@ -146,7 +148,7 @@ class KubeflowCondition(_Status, frozen=True, omit_defaults=False):
 
 
 class ReplicatedJobStatus(_Status, frozen=True, omit_defaults=False):
-    """The child Jobs of one replicated job by state. There is one, so each number is 0 or 1."""
+    """The number of child Jobs of one replicated job in each state: 0 or 1, because there is one child Job."""
 
     name: str
     ready: int = 0
@@ -157,7 +159,7 @@ class ReplicatedJobStatus(_Status, frozen=True, omit_defaults=False):
 
 
 class KubeflowTrainJobStatus(_Status, frozen=True):
-    """The observed state of a job. `trainer_status` is what the training program reported, which is kept."""
+    """The observed state of a job. `trainer_status` is the last report of the training program."""
 
     conditions: tuple[KubeflowCondition, ...] = ()
     jobs_status: tuple[ReplicatedJobStatus, ...] = ()
@@ -175,7 +177,10 @@ class KubeflowTrainJobMeta(ObjectMeta, frozen=True, rename="camel", omit_default
 
 
 class KubeflowTrainJob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One job. `invalid` is not on the wire: the reason why the object cannot be decoded; the spec is then empty."""
+    """A TrainJob.
+
+    `invalid` is not a field of the API: it is the reason why the object cannot be decoded, and the spec is then empty.
+    """
 
     metadata: KubeflowTrainJobMeta
     spec: KubeflowTrainJobSpec = KubeflowTrainJobSpec()

@@ -1,8 +1,8 @@
 """Validates TrainJobs and runtimes of the group `trainer.kubeflow.org`.
 
-Upstream's admission webhooks do not run beside this controller, so their rules are here, and in addition everything
-that this controller does not support: each such field is refused by name. All functions are pure. They return None, or
-a sentence that begins with the field.
+Kubeflow Trainer's admission webhooks are not installed with this controller, so their rules are repeated here. Fields
+that this controller does not support are rejected by name. All functions are pure. A problem is a message that begins
+with the path of the field; None means that the object is valid.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ PROC_WORDS = ("auto", "cpu", "gpu")
 NOT_SUPPORTED = "is not supported by this controller: leave it out"
 EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
-# Fields of a Job's spec that are honored. The controller determines those of `_DETERMINED` itself, as upstream does.
+# The supported fields of a Job's spec. Those of `_DETERMINED` may have only these values, which the controller sets.
 _DETERMINED = {"completionMode": "Indexed", "suspend": False, "manualSelector": False}
 _JOB_FIELDS = ("template", "parallelism", "completions", "backoffLimit", *_DETERMINED)
 
 
 def validate(job: KubeflowTrainJob) -> str | None:
-    """The first problem of a job by itself; None if it has none."""
+    """Returns the first problem of a job that does not depend on its runtime."""
     return job.invalid or next(_job_problems(job), None)
 
 
 def unsupported_runtime(job: KubeflowTrainJob) -> str | None:
-    """Upstream's message for a reference to what is no runtime."""
+    """Returns upstream's message if the job refers to an object that is not a runtime."""
     ref = job.spec.runtime_ref
     if ref.api_group == API_GROUP and ref.kind in (CLUSTER_RUNTIME, NAMESPACED_RUNTIME):
         return None
@@ -69,12 +69,12 @@ def unsupported_runtime(job: KubeflowTrainJob) -> str | None:
 
 
 def validate_runtime(runtime: KubeflowRuntime) -> str | None:
-    """The first problem of a runtime of either kind; None for one whose jobs can run."""
+    """Returns the first problem of a TrainingRuntime or ClusterTrainingRuntime."""
     return runtime.invalid or next(_runtime_problems(runtime.spec), None)
 
 
 def validate_with_runtime(job: KubeflowTrainJob, spec: KubeflowRuntimeSpec) -> str | None:
-    """The first problem of a job with its runtime; None if it has none."""
+    """Returns the first problem of a job together with its runtime."""
     return next(_pair_problems(job, spec), None)
 
 
@@ -126,7 +126,7 @@ def _procs_problems(given: int | str | None, at: str) -> Iterator[str]:
 
 
 def env_problems(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
-    """The problems of a list of environment variables."""
+    """Yields the problems of a list of environment variables."""
     for index, each in enumerate(env):
         if not isinstance(each.get("name"), str) or not each["name"]:
             yield f"{at}[{index}].name: is required, as text"

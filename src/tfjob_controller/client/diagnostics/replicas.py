@@ -1,4 +1,9 @@
-"""The replicas of a job, evaluated by the functions that the controller uses. Pure."""
+"""The replica states of a job for `explain` and `describe`, in jobs that run and in jobs that have ended. Pure.
+
+The functions are those of the controller (`jobs.evaluation`, `jobs.state`), so a client shows the state on which the
+controller decides. The controller does not evaluate ended jobs any more; there, two more states are needed: a replica
+without an end of its own was stopped with the job, or never started.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,12 @@ from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP, ObservedState, 
 from tfjob_controller.jobs.state.pods import is_finished as is_finished_pod
 from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 
-# The states of replicas of an ended job that have neither succeeded nor failed, beside those that still run.
+# The states of the replicas of an ended job that do not run and have neither succeeded nor failed.
 STOPPED, NOT_STARTED = "Stopped", "NotStarted"
 
 
 def replica_views(job: AnyJob, observed: ObservedState, now: datetime) -> tuple[ReplicaState, ...]:
-    """The replicas of a job, the chief first; empty if the job has not started or is invalid."""
+    """Returns the replica states of a job, the chief first; empty if the job has no plan yet or is invalid."""
     kind = kind_of(job)
     if kind.problem_of(job) is not None or (plan := kind.plan_of(job)) is None:
         return ()
@@ -34,12 +39,12 @@ def replica_views(job: AnyJob, observed: ObservedState, now: datetime) -> tuple[
 
 
 def has_ended(status: TrainingStatus) -> bool:
-    """Reports whether it is decided how the job ended."""
+    """Reports whether the job has ended, although its pods may not be deleted yet."""
     return is_finished(status) or status.phase == PHASE_CLEAN_UP
 
 
 def _at_the_end(plan: Plan, views: tuple[ReplicaState, ...], observed: ObservedState) -> tuple[ReplicaState, ...]:
-    """Returns the states in an ended job: nothing starts or is restarted any more."""
+    """Returns the states in an ended job, where no replica starts or is restarted any more."""
     step = current_step(plan, views, observed)
     reached = {view.replica.name for view in (*step.completed, *step.replica_states)}
     return tuple(
