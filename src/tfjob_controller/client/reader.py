@@ -1,4 +1,8 @@
-"""The connection to the API server, and a reader of jobs, their children and events, in few and bounded requests."""
+"""Reads jobs, their children and their events from the API server, for the Python client, the plugin and the dashboard.
+
+`Connection` is the connection of one user; `Reader` reads the objects of one kind of job. The number of requests and
+the size of responses are bounded.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,14 @@ from tfjob_controller.util.clock import Clock, RealClock
 
 # The core API returns the events of both APIs.
 EVENTS = Resource("", "v1", "events", "Event")
-# Of one object. The API server keeps them for an hour, and the texts are shown in one line.
+# The limits for the events of one object. The API server keeps events for an hour; a text is shown in one line.
 MAX_EVENTS, MAX_EVENT_CHARACTERS = 5000, 1024
-# Of one kind, for one job. A thousand pods have five megabytes.
+# The limit for the events of one object. For comparison: a thousand pods have five megabytes.
 MAX_READ_BYTES = 30_000_000
 _NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-# The content type that kubectl accepts: the server chooses and fills the columns, ages too.
+# The content type that kubectl requests: the server chooses the columns and computes their cells, such as ages.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-# The timeout is short, because a user waits who can repeat the call or the command.
+# Short, because a user waits, and can repeat the call.
 _TIMEOUT_SECONDS = 30.0
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
@@ -46,7 +50,7 @@ class TableColumn(msgspec.Struct, frozen=True):
 
 
 class RowObject(msgspec.Struct, frozen=True):
-    """The object of a row: its metadata, and the rest if the request asks for objects."""
+    """The object of a row: its metadata, and the rest if objects were requested (`includeObject`)."""
 
     metadata: ObjectMeta
     spec: msgspec.Raw = msgspec.Raw(b"null")
@@ -78,7 +82,7 @@ class EventSeries(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """An event of either API; which of the times are set depends on its reporter."""
+    """An event of core/v1 or events.k8s.io/v1. Its reporter determines which of the times are set."""
 
     metadata: ObjectMeta
     type: str = ""
@@ -97,7 +101,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def last_seen(self) -> str:
-        """When it happened last; RFC 3339, possibly with fractions of a second."""
+        """The time of the last occurrence in RFC 3339, possibly with fractions of a second."""
         last = self.series.last_observed_time if self.series is not None else None
         return last or self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
 
@@ -111,15 +115,15 @@ _decode_event = decoder_for(Event)
 
 
 def _shortened(event: Event) -> Event:
-    """What is shown of an event. The API server bounds no text of one that core/v1 has created."""
+    """Returns the event with bounded texts: the API server does not limit those of core/v1."""
     texts = {name: getattr(event, name)[:MAX_EVENT_CHARACTERS] for name in ("type", "reason", "message")}
-    meta, about = event.metadata, ObjectMeta(event.involved_object.name[:MAX_EVENT_CHARACTERS])
-    kept = ObjectMeta(meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp)
-    return msgspec.structs.replace(event, **texts, metadata=kept, involved_object=about)
+    meta, regarding = event.metadata, ObjectMeta(event.involved_object.name[:MAX_EVENT_CHARACTERS])
+    event_meta = ObjectMeta(meta.name, meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp)
+    return msgspec.structs.replace(event, **texts, metadata=event_meta, involved_object=regarding)
 
 
 def within_bytes(items: Iterable[msgspec.Raw], most: int) -> Iterator[msgspec.Raw]:
-    """The first items that have so many bytes together."""
+    """Yields items until their total size exceeds `most` bytes."""
     total = 0
     for item in items:
         total += len(item)
@@ -132,7 +136,8 @@ def within_bytes(items: Iterable[msgspec.Raw], most: int) -> Iterator[msgspec.Ra
 class Connection:
     """The connection of a client. Thread-safe.
 
-    `origin` says where the server is and how that is known; `listing` which command or call lists the jobs.
+    For messages: `origin` describes the address of the server and where it is configured, `listing` the command or call
+    that lists jobs.
     """
 
     requester: Requester
@@ -168,7 +173,7 @@ class Connection:
 
 
 class Reader:
-    """Reads one namespace ("" is all of them). Raises `ApiError`, or `ClientError`.
+    """Reads jobs of one kind in one namespace, or in all if it is "". Raises `ApiError`, or `ClientError`.
 
     `label_selector` and `field_selector` narrow lists of jobs.
     """
@@ -197,7 +202,7 @@ class Reader:
         return {name: value for name, value in zip(names, self._selectors, strict=True) if value}
 
     def tables(self, *, with_objects: bool = False) -> Iterator[TablePage]:
-        """The jobs page by page, as the server prints them; without `with_objects` only with their metadata."""
+        """Yields the jobs in pages, as tables of the server; the objects have only metadata without `with_objects`."""
         query = {"limit": str(PAGE_SIZE), **self.selectors} | ({"includeObject": "Object"} if with_objects else {})
         while True:
             path = self.kind.resource.path(self.namespace)
@@ -208,21 +213,21 @@ class Reader:
             query["continue"] = table.metadata.continue_
 
     def manifests(self) -> list[dict[str, Any]]:
-        """The jobs without managedFields."""
+        """Returns the jobs as plain JSON without managedFields."""
         labels, fields = self._selectors
         pages = self._own.pages(self.namespace, labels, field_selector=fields)
         items = (item for page in pages for item in page.items)
-        found = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
-        for each in found:
-            each["metadata"].pop("managedFields", None)
-        return found
+        manifests = [msgspec.json.decode(nesting.truncate(bytes(item))) for item in items]
+        for manifest in manifests:
+            manifest["metadata"].pop("managedFields", None)
+        return manifests
 
     def job(self, name: str) -> AnyJob:
         found: AnyJob = self._own.get(self.namespace, name)
         return found
 
     def children(self, job: AnyJob) -> ObservedState:
-        """The child Jobs of a job and their pods, selected as the controller does."""
+        """Returns the child Jobs of a job and their pods, by the selectors of the controller."""
         meta, runtime_id = job.metadata, self.kind.runtime_id_of(job)
         if not runtime_id:
             return ObservedState()
@@ -241,7 +246,7 @@ class Reader:
         )
 
     def gangs(self, seen: Snapshot) -> Sequence[Any]:
-        """The Gangs of a job as plain JSON; none without that kind, or without the right to list it."""
+        """Returns the Gangs of a job as plain JSON; none if the cluster has no Gangs or the user may not list them."""
         client = ResourceClient(self._requester, GANGS, msgspec.json.decode, **_PATIENCE)
         selector = selector_string(job_labels(seen.metadata.name, seen.runtime_id, self.kind.name_label))
         try:
@@ -252,7 +257,7 @@ class Reader:
             raise
 
     def events(self, uid: str) -> Sequence[Event]:
-        """About one object; the first `MAX_EVENTS`, with texts of at most `MAX_EVENT_CHARACTERS`."""
+        """Returns the first `MAX_EVENTS` events of an object, with texts of at most `MAX_EVENT_CHARACTERS`."""
         pages = self._events.pages(self.namespace, field_selector=f"involvedObject.uid={uid}")
         items = islice((item for page in pages for item in page.items), MAX_EVENTS)
         return [_shortened(_decode_event(item)) for item in within_bytes(items, MAX_READ_BYTES)]
@@ -269,17 +274,17 @@ def _read_table(body: bytes) -> TablePage:
 
 
 def namespace_problem(requester: Requester, namespace: str) -> str:
-    """Why nothing can run in a namespace: it does not exist, or is being deleted.
+    """Returns a sentence if the namespace does not exist or is being deleted, so that nothing can run in it.
 
-    Empty for any other one, and for a user who may not read it. Raises `ApiError`.
+    Empty for any other namespace, and if the user may not read it. Raises `ApiError`.
     """
     client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
     try:
-        found = client.get("", namespace)
+        manifest = client.get("", namespace)
     except ApiError as error:
         if error.is_forbidden:
             return ""
         if error.is_not_found:
             return f"There is no namespace {namespace}."
         raise
-    return f"The namespace {namespace} is being deleted." if found["metadata"].get("deletionTimestamp") else ""
+    return f"The namespace {namespace} is being deleted." if manifest["metadata"].get("deletionTimestamp") else ""

@@ -141,7 +141,7 @@ def by_runtime_label(obj: Object) -> tuple[str, ...]:
 
 
 class JobHandler(Generic[ObjectT]):
-    """Queues jobs on any change, also on the controller's own writes, after which there may be more to do.
+    """Queues a job on any change, including the controller's own writes, after which further writes may be due.
 
     `is_new` reports whether a job was never synced; such a job has the priority of one that is created now. A change of
     the spec of any other job has high priority.
@@ -214,7 +214,7 @@ class ChildHandler(Generic[ObjectT]):
 
 
 def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
-    """Returns a function that finds the job which controls a child Job, Service or ConfigMap."""
+    """Returns a function from a child Job, Service or ConfigMap to the key of the job that controls it."""
     group = kind.group + "/"
 
     def owner_keys(obj: Object) -> Iterable[str]:
@@ -227,9 +227,9 @@ def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
 
 
 def keys_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], Iterable[str]]:
-    """Returns a function that finds the job of a pod, whose controller is a child Job and not the job itself.
+    """Returns a function from a pod, which a child Job controls, to the keys of the jobs with its RuntimeId.
 
-    There are several if a manifest was copied with its RuntimeId.
+    There are several jobs if a manifest was copied with its RuntimeId.
     """
 
     def owner_keys(obj: Object) -> Iterable[str]:
@@ -239,18 +239,18 @@ def keys_by_runtime(jobs: Store[ObjectT]) -> Callable[[Object], Iterable[str]]:
 
 
 def identity_matters(old: Object, new: Object) -> bool:
-    """For Services and ConfigMaps: a change of the owner, or the deletion."""
+    """For Services and ConfigMaps: reports whether the owner has changed, or the deletion was requested."""
     before, after = old.metadata, new.metadata
     return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
 
 
 def pod_matters(old: Pod, new: Pod) -> bool:
-    """For pods: also a change of the reported steps."""
+    """For pods: also if the reported steps have changed."""
     return state_matters(old, new) or old.metadata.annotations != new.metadata.annotations
 
 
 def state_matters(old: BatchJob | Pod | Gang | PodGroup, new: BatchJob | Pod | Gang | PodGroup) -> bool:
-    """For Jobs, pods, Gangs and PodGroups: also a change of the fields of spec and status that are decoded."""
+    """For Jobs, pods, Gangs and PodGroups: also if a decoded field of spec or status has changed."""
     return (old.status, old.spec) != (new.status, new.spec) or identity_matters(old, new)
 
 
@@ -262,7 +262,7 @@ def autoscaler_matters(old: HorizontalPodAutoscaler, new: HorizontalPodAutoscale
 class RuntimeHandler(Generic[ObjectT]):
     """Queues the jobs that wait for a new or changed runtime. Jobs that have started keep theirs.
 
-    `waits_for` tells whether a job refers to the runtime and has not started.
+    `waits_for` reports whether a job refers to the runtime and has not started.
     """
 
     def __init__(

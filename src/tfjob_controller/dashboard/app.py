@@ -25,7 +25,7 @@ from tfjob_controller.util.clock import Clock
 
 
 class NameConvertor(Convertor[str]):
-    """A part of an address that is the name of an object, and so may become a part of another path."""
+    """A part of a URL that is the name of an object. Only valid names pass, as they become parts of API paths."""
 
     regex = "[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
 
@@ -48,10 +48,10 @@ def create_app(
     cookie: str = COOKIE,
     has_tls: bool = False,
 ) -> Starlette:
-    """The application for requests with these Host headers, and with those of loopback.
+    """Returns the application. It answers requests with the Host headers `hosts`, and with those of loopback.
 
-    `is_secure`: whether the cookie, which has the name `cookie`, is only sent over TLS. `has_tls`: whether TLS ends
-    here.
+    `is_secure`: the browser sends the cookie, whose name is `cookie`, only over TLS. `has_tls`: this program itself
+    terminates TLS.
     """
     sessions = BrowserSessions(clock)
     entrance = LoginPages(sessions, logins, LoginRate(clock), is_secure=is_secure, cookie=cookie)

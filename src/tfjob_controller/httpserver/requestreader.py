@@ -1,8 +1,9 @@
 """Reads the requests of one connection.
 
-Theory of operation. httptools (C) parses the bytes. The parts of a request are counted meanwhile: bytes and fields of
-its head, its chunks, its trailer and its body. A body that is too long is read to its end and dropped, so that its
-sender reads the response; an excessive one is cut off.
+Theory of operation. httptools (C) parses the bytes and calls the methods `on_…`, which enforce the limits on the head,
+the chunks, the trailer and the body of a request. A body that is too long is read to its end and dropped, because a
+client reads the response only after it has sent its body. The connection ends if it is longer than `_DROPPED_BODIES`
+times the limit.
 
 Threads: everything runs in the event loop's. Source: RFC 9112.
 """
@@ -21,7 +22,7 @@ from tfjob_controller.httpserver.app import Limits, Request
 _MAX_CHUNKS = 4096
 _CHUNK_HEAD_BYTES = 16
 _DROPPED_BODIES = 16
-# A longer number is no length of a body; the parser refuses it.
+# The parser rejects longer numbers.
 _LENGTH_DIGITS = 18
 
 _TOO_LARGE = (431, b"the request has too many or too long header fields, or too many chunks\n")
@@ -33,17 +34,17 @@ Refusal = tuple[int, bytes]
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read of a request."""
+    """The part of a request that has been read."""
 
     begin: float = 0.0
     is_in_head: bool = True
     read: int = 0
-    """Bytes of it in buffers that it has for itself."""
+    """Bytes of it in buffers that contain no other request."""
     target: bytes = b""
     accept: bytes = b""
     authorization: bytes = field(default=b"", repr=False)
     length: int = 0
-    """The length of its body, if its head has it."""
+    """The length of its body according to its head; 0 if the head has none."""
     expects_continue: bool = False
     head_bytes: int = 0
     """Bytes of its target and fields."""
@@ -52,7 +53,7 @@ class _Reading:
     chunks: int = 0
     body: bytearray = field(default_factory=bytearray)
     received: int = 0
-    """Bytes of its body, also of those that are dropped."""
+    """Bytes of its body, including the dropped ones."""
 
 
 class RequestReader:
@@ -66,27 +67,27 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._request = _Reading()
         self.complete: deque[Request] = deque()
-        """The requests that were read and not taken."""
+        """The complete requests that the caller has not removed yet."""
         self.begun = 0
-        """How many requests were begun."""
+        """The number of requests of which a part was read."""
         self.is_in_request = False
-        """Whether a request was begun and is not complete."""
+        """Whether the last request is incomplete."""
         self.is_ended = False
-        """Whether nothing more is read."""
+        """Whether the rest of the connection is ignored."""
 
     @property
     def wanted_bytes(self) -> int:
-        """How many bytes to feed next: the rest of a body, and what is read after it."""
+        """How many bytes to feed next: the rest of the body, and the beginning of a pipelined request."""
         return max(0, self._request.length - self._request.received) + self._limits.pipelined_bytes
 
     def feed(self, data: bytes | memoryview) -> Refusal | None:
-        """Reads bytes; returns why the connection ends if they are no request."""
+        """Reads bytes. Returns a response if they are not a valid request; the connection ends with it."""
         if self.is_ended:
             return None
-        # All of the data belongs to one request, unless another one began in it.
+        # All of the data belongs to this request, unless a further one begins in it.
         begun = self.begun + (not self.is_in_request)
         refusal = self._parse(data)
-        # The parser keeps a field until its end, and skips extensions of chunks without a word.
+        # The parser calls nothing for an incomplete field, and for extensions of chunks.
         if refusal is None and self.is_in_request and self.begun == begun and not self.is_ended:
             self._request.read += len(data)
             chunk_heads = 0 if self._request.is_in_head else _MAX_CHUNKS * _CHUNK_HEAD_BYTES
@@ -131,7 +132,7 @@ class RequestReader:
         if name == b"accept":
             self._request.accept = value
         elif name == b"host":
-            # A proxy may choose another one of several. A trailer has none.
+            # With several Host fields a proxy may use another one. A trailer has none.
             self._request.hosts += self._request.is_in_head
             if self._request.hosts > 1:
                 raise _LimitError

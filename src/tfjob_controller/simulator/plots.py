@@ -1,7 +1,8 @@
-"""Plots of the results, as PNG and SVG. The only module here that needs matplotlib.
+"""Plots of the simulator's results, as PNG and SVG. The only module of the simulator that needs matplotlib.
 
-For each cell: GPUs over time and which job ran where (both of the first seed), and the distributions of waiting and
-completion times (over all seeds). Equal results give equal files: no date is in them, and names of parts are fixed.
+A cell is a cluster with a workload, simulated under several policies and with several seeds. Each cell has plots of its
+GPUs over time and of which job ran where (both of the first seed), and of the distributions of waiting and completion
+times (over all seeds). Equal results give equal files: they contain no date, and the identifiers in them are fixed.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ _COLOURS = mpl.colormaps["tab20"]
 _JOB_COLOURS = [_COLOURS(index) for index in range(20) if index not in (14, 15)]
 
 
-def draw_all(many: Sequence[CellResults], folder: Path) -> list[Path]:
-    """Returns the files, in the order in which they were written."""
+def draw_all(cells: Sequence[CellResults], folder: Path) -> list[Path]:
+    """Writes all plots to the folder. Returns the files in the order in which they were written."""
     written: list[Path] = []
-    for findings in many:
-        for name, figure in _figures(findings):
-            written += _save(figure, folder / f"{findings.cell.name}-{name}")
-    if len(many) > 1 and BASELINE in many[0].by_policy:
-        written += _save(_grid(many), folder / "grid")
+    for results in cells:
+        for name, figure in _figures(results):
+            written += _save(figure, folder / f"{results.cell.name}-{name}")
+    if len(cells) > 1 and BASELINE in cells[0].by_policy:
+        written += _save(_grid(cells), folder / "grid")
     return written
 
 
-def _figures(findings: CellResults) -> Iterator[tuple[str, Figure]]:
-    yield "times", _distributions(findings)
-    if tenants := tenants_of(findings):
-        yield "tenants", _tenants(findings, tenants)
-    shape = findings.cell.shape
-    ledgers = {name: ledger for name, runs in findings.by_policy.items() if (ledger := runs[0].ledger) is not None}
+def _figures(results: CellResults) -> Iterator[tuple[str, Figure]]:
+    yield "times", _distributions(results)
+    if tenants := tenants_of(results):
+        yield "tenants", _tenants(results, tenants)
+    shape = results.cell.shape
+    ledgers = {name: ledger for name, runs in results.by_policy.items() if (ledger := runs[0].ledger) is not None}
     title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
     yield "utilisation", _by_policy(ledgers, title, 1.2 * len(ledgers) + 0.6, shape, _draw_utilisation)
     if shape.gpus <= _MOST_LANES:
@@ -74,13 +75,13 @@ def _figure(rows: int, columns: int, height: float, title: str) -> tuple[Figure,
 # Tenants of a shared cluster
 
 
-def _tenants(findings: CellResults, tenants: Sequence[str]) -> Figure:
+def _tenants(results: CellResults, tenants: Sequence[str]) -> Figure:
     figure, (axis,) = _figure(1, 1, 3.0, "Mean waiting time by tenant, 95 % confidence intervals over seeds")
-    for number, policy in enumerate(findings.by_policy):
-        found = [interval(findings.values(policy, f"waiting_mean of {tenant}")) for tenant in tenants]
-        places = [index + (number - len(findings.by_policy) / 2) * 0.12 for index in range(len(tenants))]
-        halves = [each.half or 0.0 for each in found]
-        axis.errorbar(places, [each.mean for each in found], yerr=halves, fmt="o", markersize=3, label=policy)
+    for number, policy in enumerate(results.by_policy):
+        means = [interval(results.values(policy, f"waiting_mean of {tenant}")) for tenant in tenants]
+        places = [index + (number - len(results.by_policy) / 2) * 0.12 for index in range(len(tenants))]
+        halves = [mean.half or 0.0 for mean in means]
+        axis.errorbar(places, [mean.mean for mean in means], yerr=halves, fmt="o", markersize=3, label=policy)
     axis.set_yscale("symlog", linthresh=10)
     axis.set_ylabel("seconds")
     axis.set_xticks(range(len(tenants)), tenants)
@@ -92,11 +93,11 @@ def _tenants(findings: CellResults, tenants: Sequence[str]) -> Figure:
 # Distributions of times
 
 
-def _distributions(findings: CellResults) -> Figure:
-    figure, axes = _figure(1, 2, 3.2, f"{findings.cell.name}: share of jobs that took no longer, all seeds")
+def _distributions(results: CellResults) -> Figure:
+    figure, axes = _figure(1, 2, 3.2, f"{results.cell.name}: share of jobs that took no longer, all seeds")
     for axis, name in zip(axes, ("waiting", "completion"), strict=True):
-        for policy in findings.by_policy:
-            minutes = sorted(value / 60 for value in findings.times(policy, name))
+        for policy in results.by_policy:
+            minutes = sorted(value / 60 for value in results.times(policy, name))
             shares = [(index + 1) / len(minutes) for index in range(len(minutes))]
             axis.step(minutes, shares, where="post", label=policy, linewidth=1)
         axis.set_xlabel(f"{name} time [min]")
@@ -160,7 +161,7 @@ def _colour(state: str, number: int) -> object:
 
 
 def _boxes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, int, int]]:
-    """Yields a segment, the number of its first GPU on the node, and how many; several boxes if others lie between."""
+    """Yields the boxes of each segment: the segment, its first GPU on the node, and the number of adjacent GPUs."""
     for segment, lanes in _lanes(segments, per_node):
         for first in lanes:
             if first - 1 not in lanes:
@@ -169,10 +170,10 @@ def _boxes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment
 
 
 def _lanes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, list[int]]]:
-    """Yields each segment with GPU numbers that are free then, preferably those that the job had before."""
+    """Yields each segment with the numbers of free GPUs, preferably those that the job had before."""
     free_at: dict[str, list[int]] = {}
     last: dict[tuple[str, str], list[int]] = {}
-    for segment in sorted(segments, key=lambda each: (each.start_ms, each.job, each.node)):
+    for segment in sorted(segments, key=lambda segment: (segment.start_ms, segment.job, segment.node)):
         ends = free_at.setdefault(segment.node, [0] * per_node)
         before = last.get((segment.job, segment.node), [])
         free = [lane for lane in range(per_node) if ends[lane] <= segment.start_ms]
@@ -187,20 +188,20 @@ def _lanes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment
 # The whole grid
 
 
-def _grid(many: Sequence[CellResults]) -> Figure:
+def _grid(cells: Sequence[CellResults]) -> Figure:
     figure, axes = _figure(2, 1, 6.0, "Change from default Kubernetes: means and 95 % confidence intervals over seeds")
-    policies = [name for name in many[0].by_policy if name != BASELINE]
-    wanted = (("completion_mean", "mean completion time"), ("useful", "useful utilisation"))
-    for axis, (measure, words) in zip(axes, wanted, strict=True):
+    policies = [name for name in cells[0].by_policy if name != BASELINE]
+    measures = (("completion_mean", "mean completion time"), ("useful", "useful utilisation"))
+    for axis, (measure, label) in zip(axes, measures, strict=True):
         for number, policy in enumerate(policies):
-            found = [paired_change(each.values(policy, measure), each.values(BASELINE, measure)) for each in many]
-            places = [index + (number - len(policies) / 2) * 0.14 for index in range(len(many))]
-            means = [100 * each.mean if each else 0.0 for each in found]
-            halves = [100 * (each.half or 0.0) if each else 0.0 for each in found]
+            changes = [paired_change(cell.values(policy, measure), cell.values(BASELINE, measure)) for cell in cells]
+            places = [index + (number - len(policies) / 2) * 0.14 for index in range(len(cells))]
+            means = [100 * change.mean if change else 0.0 for change in changes]
+            halves = [100 * (change.half or 0.0) if change else 0.0 for change in changes]
             axis.errorbar(places, means, yerr=halves, fmt="o", markersize=3, linewidth=1, label=policy)
         axis.axhline(0, color="black", linewidth=0.8)
-        axis.set_ylabel(f"{words} [%]")
-        axis.set_xticks(range(len(many)), [each.cell.name for each in many], rotation=30)
+        axis.set_ylabel(f"{label} [%]")
+        axis.set_xticks(range(len(cells)), [results.cell.name for results in cells], rotation=30)
         axis.grid(alpha=0.3, axis="y")
     axes[0].legend(fontsize=7, ncols=3)
     return figure

@@ -1,10 +1,10 @@
 """The target folder of an initializer: partial files, the journal of complete files, and the marker of a full copy.
 
-Theory of operation. A file is written under a temporary name beside its final one. The temporary name contains a hash
-of the source's description of the file, so a partial file of another version is never continued. A complete and
-verified file is synced and renamed, and the journal records its version. After a kill at any point, a file under its
-final name is complete, a partial file can be continued, and the journal tells which complete files belong to this
-source. Once all files are complete, the marker is written and the journal is removed.
+Theory of operation. A file is written under a temporary name in the folder of its final one. The temporary name
+contains a hash of the source's description of the file, so that a download continues only the same version. A complete
+and verified file is synced and renamed, and the journal records its version. After a kill at any point, a file with its
+final name is complete, a partial file can be continued, and the journal lists the complete files of this source. Once
+all files are complete, the marker is written and the journal is removed.
 
 Symbolic links in the folder are never followed. Several threads may use one `FilledFolder`, each for another file.
 """
@@ -124,7 +124,7 @@ class FilledFolder:
         return path
 
     def _check_inside(self, folder: Path) -> None:
-        """Refuses symbolic links in any part of the path, because they can lead out of the target folder."""
+        """Raises StorageError for a symbolic link in any part of the path, since it can lead out of the folder."""
         if Path(os.path.realpath(folder)) != folder:
             raise StorageError(f"{folder} is or goes through a symbolic link: nothing is written there")
 
@@ -184,8 +184,7 @@ SYNC_EVERY_BYTES = 4 * BLOCK_BYTES
 
 
 class PartialFile:
-    """An incomplete file and the hash of its content. A context manager, for one thread; `append` adds to its `size`
-    bytes.
+    """An incomplete file of `size` bytes, and the hash of its content. A context manager, for one thread.
 
     The content of an earlier run is continued if the source still describes the file in the same way. Without a hash to
     verify, the last bytes are fetched again, since a power failure may have damaged them unnoticed.
@@ -204,7 +203,7 @@ class PartialFile:
         # O_NOFOLLOW: a symbolic link of this name is an error.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, 0o666)
-        self._go_on()
+        self._read_earlier_content()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -252,15 +251,15 @@ class PartialFile:
     def _wrong(self, what: str) -> StorageError:
         return StorageError(f"{self._file.name}: {what}", is_transient=True)
 
-    def _go_on(self) -> None:
-        there = os.fstat(self._descriptor).st_size
-        if not self._file.identity or there > (self._file.size or 0):
-            there = 0
+    def _read_earlier_content(self) -> None:
+        kept_bytes = os.fstat(self._descriptor).st_size
+        if not self._file.identity or kept_bytes > (self._file.size or 0):
+            kept_bytes = 0
         elif self._file.digest is None:
-            there = max(0, there - self._sync_every)
-        os.ftruncate(self._descriptor, there)
-        while self.size < there:
-            block = os.read(self._descriptor, min(BLOCK_BYTES, there - self.size))
+            kept_bytes = max(0, kept_bytes - self._sync_every)
+        os.ftruncate(self._descriptor, kept_bytes)
+        while self.size < kept_bytes:
+            block = os.read(self._descriptor, min(BLOCK_BYTES, kept_bytes - self.size))
             self.size += len(block)
             if self._hash is not None:
                 self._hash.update(block)

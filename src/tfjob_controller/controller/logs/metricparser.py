@@ -1,18 +1,18 @@
-"""Finds `name=value` pairs in a program's log, and keeps the last one of each name.
+"""Finds metrics in the log of a training program: pairs `name=value`, of which the last one of each name counts.
 
 Theory of operation. A log arrives in pieces of any size. Only complete lines are parsed, so that no number is read
-before all of its digits have arrived. Only the last pair of each name in a piece is needed, so the piece is searched
-backwards for the name, and the cost depends on its bytes and hardly on its lines. If a name is found several times
-without a value (it may be a single letter, or a hostile program prints it), the piece is searched forwards, which is
-linear as well.
+before all of its digits have arrived. Each piece is searched backwards for the name, because only the last pair is
+needed; the cost depends on the bytes of the piece and hardly on its number of lines. If a name occurs `_TRIES` times
+without a value (it may be a single letter, or a hostile program prints it), the piece is searched forwards, which takes
+linear time as well.
 
 A pair is the name (not as part of a longer one: `val_loss=1` is no value of `loss`), `=` with a few blanks around it,
-and a number in decimal or scientific notation, NaN or an infinity. A number that continues like a word or another
-number (`1.5k`, `0x1F`, `1.2.3`, `1,234`) is ignored, because no value is better than a wrong one. `%` and other
+and a number in decimal or scientific notation, NaN or an infinity. A number directly followed by a letter or by more
+digits (`1.5k`, `0x1F`, `1.2.3`, `1,234`) is ignored, because no value is better than a wrong one. `%` and other
 punctuation may follow.
 
-The input is bytes, because programs print anything. Bytes that are not UTF-8 separate words, colours are removed, a
-carriage return ends a line (progress bars), and only the beginning of a line that is too long is parsed.
+The input is bytes, since a log need not be valid UTF-8. Invalid bytes separate words, colours are removed, a carriage
+return ends a line (progress bars), and only the first `MAX_LINE_BYTES` of a line are parsed.
 
 A line may begin with the time at which it was logged, as the API server writes it on request (`timestamps=true`).
 
@@ -38,7 +38,7 @@ _VALUE = rf"({_NUMBER}|[+-]?(?i:nan|inf(?:inity)?))(?![A-Za-z0-9_]|[.,][0-9])"
 _COLOUR = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 _LINE_END = re.compile(rb"[\r\n]")
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?= )")
-# Continues like a word, so that a number that is cut off here is ignored.
+# Appended to a line that is cut, so that a number at the cut is ignored.
 _CUT = b"_"
 
 
@@ -72,11 +72,11 @@ class MetricParser:
 
     @property
     def last_logged_at(self) -> datetime | None:
-        """When the last complete line was logged; None if it does not say."""
+        """When the last complete line was logged; None if the line has no time."""
         return _moment(self._stamp)
 
     def feed(self, data: bytes) -> Mapping[str, LoggedMetric]:
-        """The last pair of each name in the lines that end in this piece."""
+        """Returns the last metric of each name in the lines that end in this piece."""
         if self._is_dropping:
             end = _LINE_END.search(data)
             if end is None:
@@ -92,19 +92,19 @@ class MetricParser:
         return self._scan(block) if block else {}
 
     def end(self) -> Mapping[str, LoggedMetric]:
-        """Parses the last line, since the log has ended. Whatever follows begins a new line."""
-        found = self.feed(b"\n")
+        """Parses the last line, which no line feed has ended. The next piece begins a new line."""
+        metrics = self.feed(b"\n")
         self._begins_line = True
-        return found
+        return metrics
 
     def _scan(self, block: bytes) -> Mapping[str, LoggedMetric]:
         begins_line, self._begins_line = self._begins_line, block.endswith(b"\n")
         self._remember_stamp(block, begins_line)
         plain = _plain(block)
-        found = {name: _last(plain, *searched) for name, searched in self._patterns.items()}
+        matches = {name: _last_match(plain, *pattern) for name, pattern in self._patterns.items()}
         return {
             name: LoggedMetric(_normal(match[1].decode()), _moment(_stamp_of(plain, match.start(), begins_line)))
-            for name, match in found.items()
+            for name, match in matches.items()
             if match is not None
         }
 
@@ -121,15 +121,15 @@ def _pattern(name: str) -> re.Pattern[bytes]:
     return re.compile(rf"{literal}(?<![{_NAME_BYTES}]{literal})(?=[ \t]{{0,8}}=[ \t]{{0,8}}{_VALUE})".encode())
 
 
-def _last(block: bytes, name: bytes, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+def _last_match(block: bytes, name: bytes, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
     end = len(block)
     for _ in range(_TRIES):
-        at = block.rfind(name, 0, end)
-        if at < 0:
+        start = block.rfind(name, 0, end)
+        if start < 0:
             return None
-        if match := pattern.match(block, at):
+        if match := pattern.match(block, start):
             return match
-        end = at
+        end = start
     last = None
     for match in pattern.finditer(block):
         last = match
@@ -137,7 +137,7 @@ def _last(block: bytes, name: bytes, pattern: re.Pattern[bytes]) -> re.Match[byt
 
 
 def _plain(block: bytes) -> bytes:
-    """The block without colours, and with long lines cut."""
+    """Returns the block without colours, and with long lines cut."""
     lines = block.splitlines(keepends=True)
     if max(map(len, lines), default=0) > MAX_LINE_BYTES:
         block = b"".join(map(_cut, lines))
@@ -150,7 +150,7 @@ def _cut(line: bytes) -> bytes:
 
 
 def _stamp_of(block: bytes, at: int, begins_line: bool) -> bytes:
-    """The time of the line with a pair at `at`; empty after a carriage return, since that line began earlier."""
+    """Returns the time of the line at this position; empty after a carriage return, where no time is logged."""
     line = block.rfind(b"\n", 0, at) + 1
     if block.find(b"\r", line, at) >= 0 or not (line or begins_line):
         return b""

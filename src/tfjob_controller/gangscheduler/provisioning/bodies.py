@@ -1,8 +1,8 @@
 """Builds a ProvisioningRequest and its PodTemplates for a gang, ready for JSON. Pure.
 
-A request asks for the least that the gang can start with: an elastic gang grows by itself once there is more. Request
-and templates are owned by the Gang, so that they are deleted with it. Their names contain a hash of everything that is
-asked for and of the gang's uid: after a restart the same gang has the same request, and another spec has another one.
+The request has the minimum number of pods with which the gang can start; an elastic gang grows later. The Gang owns the
+request and the templates, so that they are deleted with it. Their names contain a hash of the request and of the
+gang's uid, so that after a restart the same gang has the same request, and a changed spec has a new one.
 
 The autoscaler only reads the templates. No pod is created from them, so their image is never pulled.
 """
@@ -22,16 +22,16 @@ from tfjob_controller.scheduling.podsets import pod_sets_of
 
 Body = dict[str, Any]
 
-# The label of our requests, which the informer selects by.
+# The label by which the informer selects the requests of this program.
 MANAGED_BY_LABEL, MANAGER = "app.kubernetes.io/managed-by", "gang-scheduler"
 _NEVER_PULLED = "none"
-# A name has 253 characters at most: that of the gang, the hash, and the kind of the pods.
+# The parts of a name, which also has the name of the pod set, and at most 253 characters.
 _GANG_NAME, _HASH = 200, 10
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBodies:
-    """What is created for one request: the templates first, since the request refers to them."""
+    """The objects of one request. The templates are created first, since the request refers to them."""
 
     name: str
     request: Body
@@ -39,7 +39,7 @@ class RequestBodies:
 
     @property
     def pods(self) -> int:
-        """The number of pods that it asks for nodes for."""
+        """The number of pods in the request."""
         return sum(pod_set["count"] for pod_set in self.request["spec"]["podSets"])
 
 
@@ -47,8 +47,8 @@ def request_bodies(gang: Gang, class_name: str, number: int) -> RequestBodies:
     """Returns the bodies of a gang's request. Raises ValueError for an invalid quantity in the spec."""
     counts = {pod_set.name: pod_set.min_count for pod_set in pod_sets_of(gang.spec) if pod_set.min_count}
     specs = {member.name: _pod_spec(member) for member in gang.spec.members if member.name in counts}
-    asked = msgspec.json.encode([gang.metadata.uid, class_name, number, counts, specs], order="deterministic")
-    name = f"{gang.metadata.name[:_GANG_NAME].rstrip('.-')}-{hashlib.sha256(asked).hexdigest()[:_HASH]}"
+    hashed = msgspec.json.encode([gang.metadata.uid, class_name, number, counts, specs], order="deterministic")
+    name = f"{gang.metadata.name[:_GANG_NAME].rstrip('.-')}-{hashlib.sha256(hashed).hexdigest()[:_HASH]}"
     labels = {MANAGED_BY_LABEL: MANAGER, NUMBER_LABEL: str(number)}
     spec = {
         "provisioningClassName": class_name,

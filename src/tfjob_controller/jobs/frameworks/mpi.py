@@ -1,18 +1,18 @@
 """MPI: a launcher runs `mpirun`, which starts the processes on the nodes through SSH; the nodes run sshd.
 
-One key pair per job, in a Secret, allows all pods of the job to log in to each other, since mpirun starts processes as
-a tree if there are many nodes. A ConfigMap has the hostfile, the configuration of the SSH client and server, and the
+Each job has a Secret with one key pair, with which all of its pods can log in to each other: with many nodes, mpirun
+starts the processes as a tree. A ConfigMap has the hostfile, the configuration of the SSH client and server, and the
 script that waits for the nodes.
 
     /root/.ssh   id_rsa, id_rsa.pub, authorized_keys and known_hosts from the Secret; config from the ConfigMap
                  (`mpi-ssh-auth`)
     /etc/mpi     hostfile, sshd_config, await-nodes.sh, with-env.sh (`mpi-config`)
 
-A pod that mounts `mpi-ssh-auth` itself keeps its path: an image with a user other than root mounts it at that user's
-~/.ssh (with an fsGroup, so that the user can read the key). A node with its own command runs that instead of sshd; it
-has to accept the launcher's logins on SSH_PORT, with the host key ~/.ssh/id_rsa.
+If the job's pod template mounts `mpi-ssh-auth`, its path is kept: an image with a user other than root mounts it at
+that user's ~/.ssh (with an fsGroup, so that the user can read the key). A node whose template has a command runs it
+instead of sshd. It must accept the launcher's logins on SSH_PORT, with the host key ~/.ssh/id_rsa.
 
-Names of the Secret's data, files and variables: upstream mpi-operator and trainer's plugin mpi.
+Source: mpi-operator and Kubeflow Trainer's plugin mpi, for the names of the Secret's data, of files and variables.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ PrintMotd no
 ForceCommand sh {CONFIG_PATH}/{WITH_ENV}
 """
 
-# In memory of one pod; read and written by the user that sshd runs as.
+# In the pod's memory. Only the user of sshd can read and write it.
 _ENV_FILE = "/dev/shm/.mpi-env"  # noqa: S108 - no shared machine's, but the pod's own
 # sshd does not pass its environment on, so commands that arrive by SSH get the container's variables from a file.
 _WITH_ENV = f"""\
@@ -86,7 +86,7 @@ exec "$shell" -c "$SSH_ORIGINAL_COMMAND"
 
 
 def await_nodes_script(hosts: str) -> str:
-    """Returns the script that waits until every host of a list lets the launcher in; `hosts` is the list's path."""
+    """Returns the script that waits until the launcher can log in to every host; `hosts` is the path of their list."""
     # In sh, since it runs in the user's image. Sixteen nodes at a time: a login takes some tenths of a second.
     return f"""\
 # Waits until every node of the hostfile lets the launcher in. Exit code 1: a node refuses the key.
@@ -116,19 +116,18 @@ echo "nodes that answer: $count"
 """
 
 
-# If the file of variables cannot be written, at least these two are passed, so that programs in unusual places are
-# found.
+# Passed even if the file of variables cannot be written, so that programs outside the default path can start.
 _SET_ENV = '"SetEnv=PATH=$PATH${LD_LIBRARY_PATH:+ LD_LIBRARY_PATH=$LD_LIBRARY_PATH}"'
 
 
 def slots(setting: Setting) -> int:
-    """Processes per node."""
-    wanted = setting.num_proc_per_node
-    if wanted == CPU:
+    """Returns the number of processes per node."""
+    processes = setting.num_proc_per_node
+    if processes == CPU:
         return whole_cpus(setting)
-    if wanted in ("", AUTO, GPU):
+    if processes in ("", AUTO, GPU):
         return setting.gpus or 1
-    return int(wanted)
+    return int(processes)
 
 
 class _Mpi:
@@ -220,17 +219,17 @@ _MOUNTS: tuple[Part, ...] = (
 
 
 def _with_sshd(container: Part) -> dict[str, Any]:
-    """With sshd as its command, if it has neither command nor arguments of its own."""
+    """Returns the container with sshd as its command, unless it has a command or arguments."""
     if container.get("command") or container.get("args"):
         return dict(container)
     return {**container, "command": ["sh", "-c", _sshd_script(mount_path(container, SSH_VOLUME, SSH_PATH))]}
 
 
 def _sshd_script(ssh_path: str) -> str:
-    """Starts sshd with the job's own key as its host key: an image may have none, or the same in every pod."""
+    """Returns a script that starts sshd with the job's key as host key: an image may have none, or a public one."""
     key, authorized = shlex.quote(f"{ssh_path}/id_rsa"), shlex.quote(f"AuthorizedKeysFile={ssh_path}/authorized_keys")
     return (
-        # Where sshd of root locks itself in; made at boot, which containers have not.
+        # The folder into which sshd of root confines itself. A host creates it at boot.
         "mkdir -p /run/sshd 2>/dev/null\n"
         f"(umask 077 && rm -f {_ENV_FILE} && export -p >{_ENV_FILE}) 2>/dev/null\n"
         'exec "$(command -v sshd || echo /usr/sbin/sshd)" -D -e '
@@ -239,7 +238,7 @@ def _sshd_script(ssh_path: str) -> str:
 
 
 def _with_await_nodes(pod_spec: Part) -> dict[str, Any]:
-    """With an init container, the last, that ends when every node lets the launcher in."""
+    """Returns the pod spec with one more init container, which ends once the launcher can log in to every node."""
     launcher = container_of(pod_spec, LAUNCHER)
     if launcher is None:
         return dict(pod_spec)
@@ -251,20 +250,20 @@ def _await(launcher: Part) -> dict[str, Any]:
 
 
 def await_container(launcher: Part, volumes: Collection[str], script: str) -> dict[str, Any]:
-    """In the launcher's image, as its user, within its limits: it adds nothing to what the pod asks for.
+    """Returns an init container that waits for the nodes, with the image, user and resources of the launcher.
 
-    `volumes` are those of the keys and of the script, which the launcher mounts.
+    It therefore adds nothing to the requests of the pod. `volumes` are the launcher's volumes that the script needs.
     """
-    kept = {
+    shared = {
         key: launcher[key] for key in ("image", "imagePullPolicy", "resources", "securityContext") if key in launcher
     }
     mounts = [mount for mount in launcher["volumeMounts"] if mount["name"] in volumes]
-    return {"name": AWAIT_CONTAINER, **kept, "command": ["sh", script], "volumeMounts": mounts}
+    return {"name": AWAIT_CONTAINER, **shared, "command": ["sh", script], "volumeMounts": mounts}
 
 
 def new_key_pair() -> tuple[bytes, bytes]:
-    """(private key as PEM, public key as a line of authorized_keys)."""
-    # Imported here, since it takes some MB of memory and time that controllers without MPI jobs should not spend.
+    """Returns the private key as PEM, and the public key as a line of authorized_keys."""
+    # Imported here, because it takes some MB of memory, which controllers without MPI jobs do not need.
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
