@@ -193,7 +193,7 @@ COMMANDS = (
     ),
     ProgramCommand(
         "extender",
-        "run the gang scheduler, beside a kube-scheduler, until SIGTERM or SIGINT",
+        "run the gang scheduler, which a kube-scheduler calls, until SIGTERM or SIGINT",
         "Run the gang scheduler, which kube-scheduler calls as an extender, until SIGTERM or SIGINT.",
         EXTENDER_OPTIONS,
         "bind_timeout",
@@ -202,7 +202,7 @@ COMMANDS = (
     ProgramCommand(
         "dashboard",
         "show jobs, the queue and nodes in browsers, with the rights of each user",
-        "Serve the dashboard to people who log in with tokens of the cluster, until SIGTERM or SIGINT.",
+        "Serve the dashboard to users who log in with tokens of the cluster, until SIGTERM or SIGINT.",
         DASHBOARD_OPTIONS,
         "hosts",
         _show,
@@ -210,7 +210,7 @@ COMMANDS = (
     ProgramCommand(
         "simulate",
         "compare default Kubernetes, gang scheduling, locality and autoscaling on simulated jobs",
-        "Simulate jobs under several policies, by the rules that the gang scheduler runs by; no cluster is needed.",
+        "Simulate jobs under several policies, with the rules of the gang scheduler; no cluster is needed.",
         SIMULATE_OPTIONS,
         "mean_arrival",
         _simulate,
@@ -218,15 +218,15 @@ COMMANDS = (
     ProgramCommand(
         "initialize",
         "fetch a TrainJob's dataset or model into a folder",
-        "Fetch all files of a URI into a folder, and mark it when all are there; credentials come from variables.",
+        "Fetch all files of a URI into a folder, and mark it once it is complete; credentials come from variables.",
         INITIALIZE_OPTIONS,
         "target",
         _initialize,
     ),
     ProgramCommand(
         "export",
-        "send a TrainJob's trained model to where it is kept",
-        "Send all files of a folder to a URI; credentials come from variables.",
+        "upload a TrainJob's trained model",
+        "Upload all files of a folder to a URI; credentials come from variables.",
         EXPORT_OPTIONS,
         "source",
         _export,
@@ -236,7 +236,7 @@ COMMANDS = (
 CHECKPOINT_COMMANDS = (
     ProgramCommand(
         "save",
-        "watch a folder, and send each complete checkpoint to a storage",
+        "watch a folder, and upload each complete checkpoint",
         "Save the checkpoints that a program writes, until SIGTERM or SIGINT; credentials come from variables.",
         SAVE_OPTIONS,
         "keep",

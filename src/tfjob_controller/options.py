@@ -40,16 +40,18 @@ def _context() -> Any:
 
 
 def _metrics(address: str) -> Any:
-    return option(ADDRESS, address, "Where /metrics is served; 0 turns it off.")
+    return option(ADDRESS, address, "Address of /metrics; 0 turns it off.")
 
 
 def _probes(address: str) -> Any:
-    return option(ADDRESS, address, "Where /healthz and /readyz are served; 0 turns them off.")
+    return option(ADDRESS, address, "Address of /healthz and /readyz; 0 turns them off.")
 
 
 def _debug(things: str) -> Any:
     return option(
-        LOOPBACK_ADDRESS, OFF, f"Where /debug/ ({things}, caches, thread stacks) is served; loopback only, 0 is off."
+        LOOPBACK_ADDRESS,
+        OFF,
+        f"Address of /debug/ ({things}, caches, thread stacks), on loopback only; 0 turns it off.",
     )
 
 
@@ -69,75 +71,79 @@ class RunOptions:
     context: str = _context()
     namespace: str = option(NAMESPACE, "", "The one namespace to watch; empty for all.")
     workers: int = option(
-        COUNT, "10", "How many jobs are reconciled at the same time; of one namespace at most four fifths of them."
+        COUNT,
+        "10",
+        "Number of jobs that are reconciled at the same time; at most four fifths of them are of one namespace.",
     )
     concurrent_writes: int = option(
-        COUNT, "10", "How many more children are written at the same time than there are workers, over all jobs."
+        COUNT, "10", "Number of threads that write children, in addition to the workers; all jobs share them."
     )
     qps: float = option(
-        RATE, "200", "Requests per second to the API server, over all; 0 disables client-side rate limiting."
+        RATE, "200", "Requests per second to the API server in total; 0 disables client-side rate limiting."
     )
-    burst: int = option(COUNT, "400", "Requests that may go at once before --qps counts.")
-    leader_elect: bool = option(SWITCH, "false", "Only work while holding a Lease, so that several replicas can run.")
+    burst: int = option(COUNT, "400", "Number of requests that may be sent at once before --qps applies.")
+    leader_elect: bool = option(
+        SWITCH, "false", "Be active only while holding a Lease, so that several replicas can run."
+    )
     leader_elect_lease_namespace: str = option(
-        NAMESPACE, "", "Namespace of the Lease; empty for that of the pod or the kubeconfig's context."
+        NAMESPACE, "", "Namespace of the Lease; empty for the namespace of the pod or of the kubeconfig's context."
     )
     leader_elect_lease_name: str = option(TEXT, "tfjob-controller", "Name of the Lease.")
     leader_elect_lease_duration: float = option(
-        DURATION, "15s", "How long others wait for a leader that has gone silent."
+        DURATION, "15s", "Time after the last renewal by the leader until another replica takes over."
     )
     leader_elect_renew_deadline: float = option(
-        DURATION, "10s", "How long the leader tries to renew before it gives up and exits."
+        DURATION, "10s", "Time after which a leader that cannot renew the Lease exits."
     )
-    leader_elect_retry_period: float = option(DURATION, "2s", "Time between two tries to get or to renew the Lease.")
+    leader_elect_retry_period: float = option(
+        DURATION, "2s", "Time between two attempts to acquire or renew the Lease."
+    )
     gang_scheduling: str = option(
         choice("off", "on-request", "always"),
         "on-request",
-        "Which jobs are started all at once or not at all: none, those with spec.gang.enabled true, or all but those "
-        "with false.",
+        "Which jobs run as gangs: none, those with spec.gang.enabled: true, or all except those with false.",
     )
     gang_mode: str = option(
         choice("extender", "affinity"),
         "extender",
-        "How the pods of such jobs get to their nodes: by the gang scheduler beside its kube-scheduler, or pinned by "
-        "node affinity for whatever scheduler they name. As the --mode of `tfjob-controller extender`.",
+        "How pods of gangs are bound: by the gang scheduler and its kube-scheduler, or by the scheduler that they "
+        "name, with node affinity to their node. Must equal --mode of `tfjob-controller extender`.",
     )
     gang_backend: str = option(
         choice("gang", "volcano", "coscheduling", "kubernetes", "kueue"),
         "gang",
-        "Who schedules such jobs: this project's gang scheduler, or another one, which then gets an object for each of "
-        "them: a PodGroup of Volcano's, of the plugin coscheduling's or of Kubernetes' own (alpha), or a Workload of "
-        "Kueue's.",
+        "The scheduler of gangs: this project's, or another one, for which each gang gets an object: a PodGroup of "
+        "Volcano, of the plugin coscheduling or of Kubernetes itself (alpha), or a Workload of Kueue.",
     )
     gang_scheduler_name: str = option(
         TEXT,
         "",
-        "schedulerName of the pods of such jobs. Empty for the backend's own: gang-scheduler (in "
-        "--gang-mode=extender), volcano, scheduler-plugins-scheduler; with kubernetes and kueue pods keep the job's.",
+        "schedulerName of the pods of gangs. Empty for the default of the backend: gang-scheduler (with "
+        "--gang-mode=extender), volcano, scheduler-plugins-scheduler; with kubernetes and kueue that of the template.",
     )
     autoscaling: str = option(
         choice("off", "recommend", "on"),
         "off",
-        "How resize requests of the gang scheduler for running jobs with spec.autoscaling are handled: none are made, "
-        "each is reported in an event, or the job is resized.",
+        "How resize requests of the gang scheduler for running elastic jobs are handled: none are made, each is "
+        "reported in an event, or the job is resized.",
     )
     trainjobs: bool = option(
-        SWITCH, "true", "Also run TrainJobs. Their CRDs must be there; turn it off where only TFJobs are wanted."
+        SWITCH, "true", "Run TrainJobs as well. Requires their CRDs; set it to false to run TFJobs only."
     )
     kubeflow_trainer_api: bool = option(
         SWITCH,
         "false",
-        "Also run the TrainJobs of Kubeflow Trainer's own API group, trainer.kubeflow.org. Its CRDs must be there, and "
-        "its own controller must not run.",
+        "Run the TrainJobs of Kubeflow Trainer's API group, trainer.kubeflow.org, as well. Requires its CRDs; its "
+        "controller must not run.",
     )
     progress_server: bool = option(
         SWITCH,
         "false",
-        "Take reports of progress from the programs of TrainJobs, in Kubeflow Trainer's protocol. Their pods get its "
-        "address and a token.",
+        "Accept progress reports from the programs of TrainJobs, in Kubeflow Trainer's protocol. Their pods get the "
+        "address of the server and a token.",
     )
     progress_server_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
-        ADDRESS, "127.0.0.1:10443", "Where the progress server listens, with TLS."
+        ADDRESS, "127.0.0.1:10443", "Address at which the progress server listens, with TLS."
     )
     progress_server_url: str = option(
         TEXT,
@@ -159,7 +165,7 @@ OPTIONS = options_of(RunOptions)
 
 
 def resolve(flags: Mapping[str, str], environ: Mapping[str, str]) -> RunOptions:
-    """The options of `run` that these flags and this environment say. Raises UsageError."""
+    """Returns the options of `run` from flags and environment. Raises UsageError."""
     options = read_options(RunOptions, flags, environ)
     _check(options)
     return options
@@ -209,15 +215,15 @@ class ExtenderOptions:
     mode: str = option(
         choice("extender", "affinity"),
         "extender",
-        "extender: kube-scheduler asks us where the pods of gangs go, and we bind them. affinity: we only place gangs, "
-        "and their owner pins each pod to its node, or gates pods that share a template, which we then pin; for "
-        "clusters whose scheduler cannot be configured.",
+        "extender: kube-scheduler requests the nodes of the pods of gangs, and the gang scheduler binds them. "
+        "affinity: the gang scheduler assigns nodes, and their owner pins each pod to its node; pods that share a "
+        "template are gated, and the gang scheduler pins them. For clusters whose scheduler cannot be configured.",
     )
     extender_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
         ADDRESS,
         "127.0.0.1:8888",
-        "Where kube-scheduler calls us. Beyond loopback only with TLS and client certificates: whoever reaches it can "
-        "bind pods.",
+        "Address for the calls of kube-scheduler. Other addresses than loopback require TLS and client certificates, "
+        "because its clients can bind pods.",
     )
     extender_tls_cert_file: str = option(FILE, "", "Certificate of that server, PEM; empty for plain HTTP on loopback.")
     extender_tls_key_file: str = option(FILE, "", "Key of that certificate, PEM.")
@@ -230,78 +236,82 @@ class ExtenderOptions:
     extender_http_timeout: float = option(
         DURATION,
         "5m",
-        "The httpTimeout that kube-scheduler's configuration gives this extender: a bind call is answered before it.",
+        "The httpTimeout of this extender in kube-scheduler's configuration; bind calls are answered before it.",
     )
     leader_lease_namespace: str = option(
         NAMESPACE,
         "kube-system",
-        "Namespace of the Lease that the kube-schedulers of several replicas elect a leader by.",
+        "Namespace of the Lease by which the kube-schedulers of several replicas elect a leader.",
     )
     leader_lease_name: str = option(
         TEXT,
         "",
-        "Name of that Lease (resourceName in kube-scheduler's configuration): we work while the kube-scheduler of our "
-        "own pod holds it. Empty: there is one replica only, which always works.",
+        "Name of that Lease (resourceName in kube-scheduler's configuration). The gang scheduler is active while the "
+        "kube-scheduler of its pod holds it. Empty: there is only one replica, which is always active.",
     )
     topology_key: str = option(
         TEXT,
         "",
-        "Node labels of zones or racks, widest first, separated by commas: a gang stays within one of them if one can "
-        "take it.",
+        "Node labels of zones or racks, widest first, separated by commas. A gang is placed within one of them if one "
+        "has the capacity.",
     )
     queue_order: str = option(
         choice("age", "fair"),
         "age",
-        "Which gang comes first among those of equal priority. age: the one that has waited longest. fair: one of the "
-        "namespace that has the smallest share of the cluster, then the one that has waited longest.",
+        "Order of gangs of equal priority. age: the one that has waited longest comes first. fair: those of the "
+        "namespace with the smallest share of the cluster come first, then the one that has waited longest.",
     )
     starvation_timeout: float = option(
-        DURATION, "30s", "How long a gang may wait before no younger gang may take capacity that it could use."
+        DURATION, "30s", "Waiting time of a gang after which no younger gang gets capacity that it could use."
     )
     preemption: str = option(
         choice("off", "on"),
         "off",
-        "on: gangs of lower priority are asked to leave their nodes, each one as a whole, for a gang that waits. "
-        "Priorities count up to that of the PriorityClass of the pods.",
+        "on: whole gangs of lower priority are preempted for a waiting gang. Priorities count up to the value of the "
+        "PriorityClass of the pods.",
     )
-    preempt_after: float = option(DURATION, "10s", "How long a gang waits before it preempts others.")
-    preemption_grace: float = option(DURATION, "60s", "How long a gang has run at least before it is preempted.")
+    preempt_after: float = option(DURATION, "10s", "Waiting time after which a gang preempts others.")
+    preemption_grace: float = option(
+        DURATION, "60s", "Minimum time for which a gang has been bound before it is preempted."
+    )
     provisioning_class: str = option(
         TEXT,
         "",
-        "The class of the ProvisioningRequests by which gangs that lack capacity ask a node autoscaler for nodes, such "
-        "as best-effort-atomic-scale-up.autoscaling.x-k8s.io. Empty: nothing is asked for.",
+        "Class of the ProvisioningRequests to a node autoscaler for gangs that lack capacity, such as "
+        "best-effort-atomic-scale-up.autoscaling.x-k8s.io. Empty: no requests.",
     )
-    provision_after: float = option(DURATION, "15s", "How long a gang lacks capacity before it asks for nodes.")
+    provision_after: float = option(
+        DURATION, "15s", "Time without capacity after which nodes are requested for a gang."
+    )
     scale_down_after: float = option(
         DURATION,
         "30s",
-        "How long the first gang of the queue waits before running gangs are requested to give up elastic members.",
+        "Waiting time of the first gang in the queue after which running elastic gangs are requested to shrink.",
     )
     scale_up_after: float = option(
         DURATION,
         "60s",
-        "How long no gang may have waited or been resized before a gang is requested to grow by one member.",
+        "Time without waiting gangs and resizes after which a gang is requested to grow by one member.",
     )
     bind_timeout: float = option(
-        DURATION, "60s", "How long an admitted gang may make no progress before it goes back to the queue."
+        DURATION, "60s", "Time without progress after which an admitted gang returns to the queue."
     )
     admitted_timeout: float = option(
         DURATION,
         "10m",
-        "How long a gang may be admitted without being bound, whatever progress it makes, before it goes back to the "
-        "queue. A gang of more than 2,000 pods has proportionally longer.",
+        "Time after which an admitted gang that is not bound returns to the queue, even if it makes progress. A gang "
+        "of more than 2,000 pods has proportionally longer.",
     )
     concurrent_writes: int = option(
         COUNT,
         "16",
-        "How many Bindings or statuses are written at the same time; at most four fifths of the statuses are of one "
-        "namespace.",
+        "Number of Bindings, and of statuses, that are written at the same time; at most four fifths of the statuses "
+        "are of one namespace.",
     )
     qps: float = option(
-        RATE, "1000", "Requests per second to the API server, over all; 0 disables client-side rate limiting."
+        RATE, "1000", "Requests per second to the API server in total; 0 disables client-side rate limiting."
     )
-    burst: int = option(COUNT, "2000", "Requests that may go at once before --qps counts.")
+    burst: int = option(COUNT, "2000", "Number of requests that may be sent at once before --qps applies.")
     metrics_bind_address: BindAddress | None = _metrics("127.0.0.1:8090")  # noqa: RUF009 -- it is dataclasses.field
     health_probe_bind_address: BindAddress | None = _probes("127.0.0.1:8091")  # noqa: RUF009 -- it is dataclasses.field
     debug_bind_address: BindAddress | None = _debug("gangs")  # noqa: RUF009 -- it is dataclasses.field
@@ -319,13 +329,13 @@ class DashboardOptions:
     dashboard_bind_address: BindAddress | None = option(  # noqa: RUF009 -- it is dataclasses.field
         ADDRESS,
         "127.0.0.1:8443",
-        "Where browsers reach the dashboard. Beyond loopback only with TLS, or behind a proxy that ends TLS.",
+        "Address for browsers. Other addresses than loopback require TLS, or a proxy that terminates TLS.",
     )
     health_probe_bind_address: BindAddress | None = _probes(OFF)  # noqa: RUF009 -- it is dataclasses.field
     dashboard_tls_cert_file: str = option(FILE, "", "Certificate of that server, PEM; empty for plain HTTP.")
     dashboard_tls_key_file: str = option(FILE, "", "Key of that certificate, PEM.")
     behind_tls_proxy: bool = option(
-        SWITCH, "false", "A proxy in front of the dashboard ends TLS, so it may serve plain HTTP beyond loopback."
+        SWITCH, "false", "A proxy in front of the dashboard terminates TLS, so it may serve plain HTTP on any address."
     )
     hosts: str = option(
         TEXT,
@@ -337,10 +347,10 @@ class DashboardOptions:
         TEXT,
         "",
         "Header in which an authenticating proxy passes the token of the user, such as Authorization or "
-        "X-Forwarded-Access-Token. Empty: people log in with a token.",
+        "X-Forwarded-Access-Token. Empty: users log in with a token.",
     )
     api_server: str = option(
-        TEXT, "", "URL of the API server. Empty: that of the cluster in which the dashboard runs as a pod."
+        TEXT, "", "URL of the API server. Empty: the API server of the cluster in which the dashboard runs as a pod."
     )
     api_server_ca_file: str = option(FILE, SERVICE_ACCOUNT_CA, "CA of the API server, PEM.")
     log_format: str = _log_format()
@@ -351,7 +361,7 @@ DASHBOARD_OPTIONS = options_of(DashboardOptions)
 
 
 def resolve_dashboard(flags: Mapping[str, str], environ: Mapping[str, str]) -> DashboardOptions:
-    """The options of `dashboard` that these flags and this environment say. Raises UsageError."""
+    """Returns the options of `dashboard` from flags and environment. Raises UsageError."""
     options = read_options(DashboardOptions, flags, environ)
     address, has_tls = options.dashboard_bind_address, bool(options.dashboard_tls_cert_file)
     if address is None:
@@ -372,7 +382,7 @@ EXTENDER_OPTIONS = options_of(ExtenderOptions)
 
 
 def resolve_extender(flags: Mapping[str, str], environ: Mapping[str, str]) -> ExtenderOptions:
-    """The options of `extender` that these flags and this environment say. Raises UsageError."""
+    """Returns the options of `extender` from flags and environment. Raises UsageError."""
     options = read_options(ExtenderOptions, flags, environ)
     _check_extender(options)
     return options

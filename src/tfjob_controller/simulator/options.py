@@ -151,7 +151,7 @@ class SimulateOptions:
     preempt_after: float = option(DURATION, "10s", "The same as for `tfjob-controller extender`.")
     preemption_grace: float = option(DURATION, "60s", "The same as for `tfjob-controller extender`.")
     checkpoint_interval: float = option(
-        DURATION, "60s", "How often a job saves its work: one that is preempted loses what it has done since."
+        DURATION, "60s", "Time between two checkpoints of a job; a preempted job loses its work since the last one."
     )
     output: str = option(choice(TABLE, JSON), TABLE, "Format of the result on standard output; -o for short.")
     plots: str = option(FILE, "", "Folder for plots, PNG and SVG; needs matplotlib. Empty for none.")

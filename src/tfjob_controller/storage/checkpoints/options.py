@@ -57,7 +57,7 @@ def _storage_uri() -> Any:
 
 
 def _store_path() -> Any:
-    return option(FILE, STORE_FOLDER, "Where the folder of a pvc:// URI is mounted.")
+    return option(FILE, STORE_FOLDER, "Mount path of the folder of a pvc:// URI.")
 
 
 def _path() -> Any:
@@ -69,7 +69,7 @@ def _node() -> Any:
 
 
 def _per_node() -> Any:
-    return option(SWITCH, "false", "Each node has checkpoints of its own; otherwise all nodes have those of node 0.")
+    return option(SWITCH, "false", "Each node has its own checkpoints; otherwise all nodes have those of node 0.")
 
 
 def _retries() -> Any:
@@ -94,7 +94,7 @@ class SaveOptions:
     node: int | None = _node()
     per_node: bool = _per_node()
     grace_seconds: int = option(COUNT, "25", "Seconds after SIGTERM within which complete checkpoints are uploaded.")
-    poll_seconds: int = option(COUNT, "2", "Seconds between two looks at the folder.")
+    poll_seconds: int = option(COUNT, "2", "Seconds between two reads of the folder.")
     parallel: int = parallel_option("4")
     retries: int = _retries()
     log_format: str = log_format_option()
