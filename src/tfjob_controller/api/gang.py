@@ -88,8 +88,8 @@ TimeoutSeconds: TypeAlias = Annotated[
 OnTimeout: TypeAlias = Annotated[
     str,
     describe(
-        "What happens to a job that has waited for timeoutSeconds: Wait (and report it), Fail, or Suspend "
-        "(spec.suspend is set). Default: Wait.",
+        "The action after timeoutSeconds without capacity: Wait (and report it), Fail, or Suspend (spec.suspend is "
+        "set). Default: Wait.",
         enum=list(ON_TIMEOUT),
     ),
 ]
@@ -107,7 +107,7 @@ class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Member(_Value, frozen=True):
-    """A set of equal pods, with everything that decides where they can run."""
+    """A set of equal pods, with their requests and their requirements on nodes."""
 
     name: Annotated[
         str,
@@ -190,7 +190,7 @@ class GangSpec(_Value, frozen=True):
     on_timeout: Annotated[
         str,
         describe(
-            "What the owner does after timeoutSeconds: Wait (and report it), Fail or Suspend. Default: Wait.",
+            "The action of the owner after timeoutSeconds: Wait (and report it), Fail or Suspend. Default: Wait.",
             enum=list(ON_TIMEOUT),
         ),
     ] = ""
@@ -219,8 +219,8 @@ class GangCondition(_Value, frozen=True, omit_defaults=False):
 
     type: Annotated[str, describe("Scheduled, or Preempted.")]
     status: Annotated[str, describe("True, False or Unknown.")]
-    reason: Annotated[str, describe("The reason, for programs.")]
-    message: Annotated[str, describe("The reason, for people.")]
+    reason: Annotated[str, describe("The reason of the status, as one CamelCase word.")]
+    message: Annotated[str, describe("The reason of the status, as a sentence.")]
     last_transition_time: Annotated[str, describe("When the status last changed.", format="date-time")]
     observed_generation: Annotated[
         int, describe("The metadata.generation that the condition was computed from.", format="int64", minimum=0)
@@ -228,15 +228,15 @@ class GangCondition(_Value, frozen=True, omit_defaults=False):
 
 
 class Preemption(_Value, frozen=True, omit_defaults=False):
-    """Why a gang must leave its nodes, or left them last. It is removed when the gang is admitted again."""
+    """The preemption of a gang, until it is admitted again."""
 
     by: Annotated[str, describe("The gang that gets the capacity, as namespace/name.")] = ""
     state: Annotated[
         str,
         describe(
-            "Requested: the owner is to delete all pods of the gang, with their grace period. Preempted: they are "
-            "gone, and the gang waits for capacity again. NotFollowed: they could not be deleted in time, and the gang "
-            "goes on.",
+            "Requested: the owner must delete all pods of the gang, with their grace period. Preempted: they are gone, "
+            "and the gang waits for capacity again. NotFollowed: they could not be deleted in time, and the gang "
+            "continues.",
             enum=list(PREEMPTION_STATES),
         ),
     ] = ""
@@ -251,7 +251,7 @@ class ProvisioningRequestReference(_Value, frozen=True, omit_defaults=False):
 
 
 class GangStatus(_Value, frozen=True):
-    """What the gang scheduler reports."""
+    """The observed state of a gang."""
 
     phase: Annotated[
         str, describe("Waiting, Admitted, Bound, Released or Unschedulable; empty until the gang is processed.")
@@ -259,7 +259,7 @@ class GangStatus(_Value, frozen=True):
     attempt: Annotated[
         int,
         describe(
-            "The number of admissions. Pods have the attempt that they were created for as a label.", format="int32"
+            "The number of admissions. A label of the pods has the attempt for which they were created.", format="int32"
         ),
     ] = 0
     placement: Annotated[
@@ -278,15 +278,15 @@ class GangStatus(_Value, frozen=True):
         tuple[str, ...],
         describe(
             "The members to remove, such as worker-3, to reach targetMembers. Once the count is lower, they are "
-            "removed first, and then those of the highest index. Of an indexed kind they are those of the highest "
-            "indexes."
+            "removed first, and then those with the highest indexes. For an indexed member they are those with the "
+            "highest indexes."
         ),
     ] = ()
     position: Annotated[
         int, describe("The position in the queue, from 1; 0 while the gang does not wait.", format="int32")
     ] = 0
-    missing: Annotated[tuple[Missing, ...], describe("What the gang lacks, by resource.")] = ()
-    message: Annotated[str, describe("The state in words.")] = ""
+    missing: Annotated[tuple[Missing, ...], describe("The resources that the gang lacks.")] = ()
+    message: Annotated[str, describe("A description of the state.")] = ""
     queued_time: Annotated[
         str | None,
         describe("The time at which the gang was queued first. Its age counts from then.", format="date-time"),
@@ -340,7 +340,9 @@ class Gang(_Value, frozen=True):
 
     metadata: GangMeta
     spec: Annotated[GangSpec, describe("The pods that must run together.")] = GangSpec()
-    status: Annotated[GangStatus, describe("What the gang scheduler reports.")] = GangStatus()
+    status: Annotated[GangStatus, describe("The observed state of the gang. The gang scheduler writes it.")] = (
+        GangStatus()
+    )
 
 
 def gang_decoder(labels: Collection[str] = (), *, owns: Owns = anybody) -> Callable[[bytes | msgspec.Raw], Gang]:

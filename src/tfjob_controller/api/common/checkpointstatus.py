@@ -1,4 +1,4 @@
-"""What the status of a job shows about its checkpoints: fields that all kinds of jobs share."""
+"""The part of a job's status that describes its checkpoints, which all kinds of jobs share."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class CheckpointFailure(_Value, frozen=True):
 
 
 class SkippedCheckpoint(_Value, frozen=True):
-    """A checkpoint that could not be restored, for which an older one was."""
+    """A checkpoint that could not be restored, so that an older one was used."""
 
     name: Annotated[str, describe("The name of the checkpoint, or of its manifest.")] = ""
     reason: Annotated[str, describe("Why it was not restored.")] = ""
 
 
 class RestoredCheckpoint(_Value, frozen=True):
-    """The checkpoint from which the job went on when its pods were last started."""
+    """The checkpoint from which the job continued when its pods were last started."""
 
     name: Annotated[
         str,
@@ -42,11 +42,11 @@ class RestoredCheckpoint(_Value, frozen=True):
         None
     )
     time: Annotated[str | None, describe("When it was restored, by the node's clock.", format="date-time")] = None
-    uri: Annotated[str, describe("Where its files are.")] = ""
+    uri: Annotated[str, describe("The location of its files.")] = ""
     repeated_steps: Annotated[
         int,
         describe(
-            "The training steps that are done again: from its step to the last one that the metric step had reported "
+            "The number of repeated training steps: from its step to the last one that the metric step had reported "
             "before. 0 without this metric.",
             format="int64",
         ),
@@ -57,7 +57,7 @@ class RestoredCheckpoint(_Value, frozen=True):
 
 
 class CheckpointStatus(_Value, frozen=True):
-    """The last checkpoint of a job that is complete in the storage, and what was done with checkpoints before."""
+    """The last checkpoint of a job that is complete in the storage, and the restored and failed ones."""
 
     name: Annotated[str, describe("The name of the last saved checkpoint; empty if none is saved yet.")] = ""
     step: Annotated[
@@ -65,12 +65,14 @@ class CheckpointStatus(_Value, frozen=True):
     ] = None
     time: Annotated[str | None, describe("When it was saved, by the node's clock.", format="date-time")] = None
     size: Annotated[int, describe("Its size in bytes.", format="int64")] = 0
-    uri: Annotated[str, describe("Where its files are.")] = ""
+    uri: Annotated[str, describe("The location of its files.")] = ""
     saved: Annotated[int, describe("The number of checkpoints that were saved.", format="int64")] = 0
-    failed: Annotated[int, describe("How often saving began to fail.", format="int64")] = 0
+    failed: Annotated[int, describe("The number of times that saving began to fail.", format="int64")] = 0
     restored: Annotated[
         RestoredCheckpoint | None,
-        describe("The checkpoint from which the job went on when its pods were last started. Absent at a first start."),
+        describe(
+            "The checkpoint from which the job continued when its pods were last started. Absent at a first start."
+        ),
     ] = None
     failure: Annotated[
         CheckpointFailure | None, describe("The last failure to save a checkpoint, until a later one is saved.")

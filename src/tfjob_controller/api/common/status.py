@@ -75,9 +75,9 @@ class Progress(_Value, frozen=True):
     total: Annotated[int, describe("The steps to do: autoscaling.totalSteps.", format="int64")] = 0
     counts: Annotated[
         dict[str, int],
-        describe("The steps done by each worker's pod, by UID. Deleted pods stay listed, so that the sum is right."),
+        describe("The steps done by each worker's pod, by UID. Deleted pods stay listed, so that the sum is correct."),
     ] = {}
-    ignored: Annotated[str, describe("The first report that could not be used, and the reason.")] = ""
+    ignored: Annotated[str, describe("The first invalid report, and the reason.")] = ""
 
 
 # Fields of both job kinds.
@@ -95,7 +95,7 @@ RestartCounts: TypeAlias = Annotated[
 ]
 LastCheckpoint: TypeAlias = Annotated[
     CheckpointStatus | None,
-    describe("The last saved checkpoint of a job with spec.checkpoint, and what was restored."),
+    describe("The last saved checkpoint of a job with spec.checkpoint, and the restored one."),
 ]
 Summary: TypeAlias = Annotated[
     str,
@@ -111,7 +111,7 @@ class TrainingStatus(_Value, frozen=True):
 
     phase: Annotated[str, describe("Creating, Running, CleanUp, Failed or Done; empty before the first sync.")] = ""
     state: Annotated[str, describe("Unknown, Running, Succeeded or Failed: the chief's state.")] = ""
-    reason: Annotated[str, describe("Why the job is in this phase or waits, and what would change that.")] = ""
+    reason: Annotated[str, describe("The reason for the phase or for the wait of the job, with the remedy.")] = ""
     replica_statuses: Annotated[tuple[ReplicaStatus, ...], describe("The state of each replica type.")] = ()
     control_paused: Annotated[bool, describe("Always false; kept for clients of tf-operator.")] = False
     conditions: Annotated[

@@ -119,9 +119,8 @@ class Checkpoint(_Value, frozen=True):
     storage_uri: Annotated[
         str,
         describe(
-            "The URI below which checkpoints are saved: s3://, hf://, gs://, file:// or pvc://. Each job needs a URI "
-            "of its own; a job that is created again with the URI of an earlier one continues from its last "
-            "checkpoint.",
+            "The URI below which checkpoints are saved: s3://, hf://, gs://, file:// or pvc://. Each job needs its "
+            "own URI; a job that is created again with the URI of an earlier one continues from its last checkpoint.",
             minLength=1,
             maxLength=MAX_URI,
         ),
@@ -166,7 +165,7 @@ class Checkpoint(_Value, frozen=True):
     max_bandwidth: Annotated[
         str,
         describe(
-            "The most bytes per second that saving takes, such as 50M. Default: no limit.",
+            "The maximum number of bytes per second for uploads, such as 50M. Default: no limit.",
             maxLength=20,
             pattern="^([1-9][0-9]*([kMGT]i?)?)?$",
             **{PATTERN_MESSAGE: "must be a number of bytes per second, such as 50M"},
@@ -176,6 +175,6 @@ class Checkpoint(_Value, frozen=True):
         bool,
         describe(
             "True: each node saves and restores its own checkpoints. False: those of node 0 are saved, and restored "
-            "on all nodes. Not for TFJobs, whose chief saves. Default: false."
+            "on all nodes. Not allowed in TFJobs, whose chief saves. Default: false."
         ),
     ] = False

@@ -263,8 +263,8 @@ class TFJobSpec(_Value, frozen=True):
     active_deadline_seconds: Annotated[
         int | None,
         describe(
-            "The seconds that the job may run before it fails. Counting restarts when a suspended job is resumed. "
-            "Default: no limit.",
+            "The seconds that the job may run before it fails. They count again from 0 when a suspended job is "
+            "resumed. Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -308,8 +308,9 @@ class TFJobSpec(_Value, frozen=True):
     checkpoint: Annotated[
         Checkpoint | None,
         describe(
-            "Where the chief's checkpoints are saved while the job runs, and restored from before the master and the "
-            "workers start. Cannot change once the job has started. Default: nothing is saved."
+            "The storage to which the chief's checkpoints are saved while the job runs, and from which they are "
+            "restored before the master and the workers start. Cannot change once the job has started. Default: no "
+            "checkpoints are saved."
         ),
     ] = None
 

@@ -41,13 +41,13 @@ class Workspace(_Value, frozen=True):
 
 
 class RuntimeSpec(_Value, frozen=True):
-    """What the jobs of this runtime share."""
+    """The settings that the jobs of a runtime share."""
 
     framework: Annotated[
         str,
         describe(
-            "The framework, which decides how the nodes find each other: torch, tensorflow, jax, xgboost, mpi, plain "
-            "(not at all), or an added one. Default: the job's.",
+            "The framework, which determines how the nodes find each other: torch, tensorflow, jax, xgboost, mpi, "
+            "plain (not at all), or an added one. Default: the job's.",
             **A_FRAMEWORK,
         ),
     ] = ""
@@ -63,7 +63,7 @@ class RuntimeSpec(_Value, frozen=True):
         dict[str, dict[str, Any]],
         describe(
             "The PodTemplateSpecs of the steps: node, launcher, dataset-initializer, model-initializer and "
-            "model-exporter. The container with the name of the step does its work."
+            "model-exporter. The container with the name of the step runs its program."
         ),
     ] = {}
     workspace: Annotated[
@@ -82,7 +82,7 @@ class TrainingRuntime(_Value, frozen=True):
     """
 
     metadata: ObjectMeta
-    spec: Annotated[RuntimeSpec, describe("What the jobs of this runtime share.")] = RuntimeSpec()
+    spec: Annotated[RuntimeSpec, describe("The settings that the jobs of the runtime share.")] = RuntimeSpec()
     invalid: str = msgspec.field(name="_invalid", default="")
 
 

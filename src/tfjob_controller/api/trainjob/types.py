@@ -98,7 +98,7 @@ class Trainer(_Value, frozen=True):
             maximum=MAX_NODES,
         ),
     ] = None
-    image: Annotated[str, describe("The image. Required unless the runtime gives one.")] = ""
+    image: Annotated[str, describe("The image. Required unless the runtime has one.")] = ""
     command: Annotated[
         tuple[str, ...], describe("The program and its first arguments. Default: the runtime's, or else the image's.")
     ] = ()
@@ -125,7 +125,7 @@ class Trainer(_Value, frozen=True):
 
 
 class RuntimeRef(_Value, frozen=True):
-    """A reference to a runtime, which gives what the job leaves out."""
+    """A reference to a runtime, which has default values for the job."""
 
     name: Annotated[str, describe("The runtime's name.", minLength=1, **A_NAME)]
     kind: Annotated[
@@ -236,8 +236,8 @@ class ElasticPolicy(_Value, frozen=True):
     metrics: Annotated[
         tuple[dict[str, Any], ...],
         describe(
-            "Metrics as in a HorizontalPodAutoscaler (autoscaling/v2). If there are any, the job has such an object "
-            "under its own name, which resizes the job within these bounds.",
+            "Metrics as in a HorizontalPodAutoscaler (autoscaling/v2). If there are any, the controller creates "
+            "such an object with the name of the job, which resizes the job within these bounds.",
             maxItems=MAX_AUTOSCALER_METRICS,
         ),
     ] = ()
@@ -262,9 +262,9 @@ class TrainJobSpec(_Value, frozen=True):
     num_nodes: Annotated[
         int | None,
         describe(
-            "The number of nodes, which are pods, that train together. Required unless the runtime gives it. Of a job "
-            "with elasticPolicy it can be changed while the job runs; `kubectl scale` and autoscalers write it. "
-            "Default of such a job: the runtime's, within the bounds, or else minNodes.",
+            "The number of nodes, which are pods, that train together. Required unless the runtime has it. In a job "
+            "with elasticPolicy it can be changed while the job runs; `kubectl scale` and autoscalers write it, and "
+            "the default is the runtime's, within the bounds, or else minNodes.",
             format="int32",
             minimum=1,
             maximum=MAX_NODES,
@@ -285,14 +285,14 @@ class TrainJobSpec(_Value, frozen=True):
     runtime_ref: Annotated[
         RuntimeRef | None,
         describe(
-            "The runtime, which gives what the job leaves out. It cannot change. Default: torch-distributed for "
+            "The runtime, which has default values for the job. It cannot change. Default: torch-distributed for "
             "torchrun, mpi-distributed for mpirun and horovodrun, or else the runtime of the framework."
         ),
     ] = None
     framework: Annotated[
         str,
         describe(
-            "The framework, which decides how the nodes find each other, if neither the runtime nor the command "
+            "The framework, which determines how the nodes find each other, if neither the runtime nor the command "
             "(torchrun, mpirun) determines it: torch, tensorflow, jax, xgboost, mpi, plain (not at all), or an added "
             f"one. The annotation {FRAMEWORK_ANNOTATION} can be used instead. Default: plain.",
             **A_FRAMEWORK,
@@ -301,15 +301,15 @@ class TrainJobSpec(_Value, frozen=True):
     checkpoint: Annotated[
         Checkpoint | None,
         describe(
-            "Where checkpoints are saved while the job runs, and restored from before its nodes start. Default: "
-            "nothing is saved."
+            "The storage to which checkpoints are saved while the job runs, and from which they are restored before "
+            "its nodes start. Default: no checkpoints are saved."
         ),
     ] = None
     pod_spec_overrides: Annotated[
         tuple[PodSpecOverride, ...],
         describe(
-            "Overrides of the runtime for the pods of some steps, in order: later entries win. trainer, modelConfig "
-            "and datasetConfig override all of them.",
+            "Overrides of the runtime for the pods of some steps, in order: later entries take precedence. "
+            "trainer, modelConfig and datasetConfig override all of them.",
             maxItems=MAX_OVERRIDES,
         ),
     ] = ()
@@ -331,8 +331,8 @@ class TrainJobSpec(_Value, frozen=True):
     active_deadline_seconds: Annotated[
         int | None,
         describe(
-            "The seconds that the job may run before it fails. Counting restarts when a suspended job is resumed. "
-            "Default: no limit.",
+            "The seconds that the job may run before it fails. They count again from 0 when a suspended job is "
+            "resumed. Default: no limit.",
             format="int32",
             minimum=0,
             maximum=INT32_MAX,
@@ -341,7 +341,7 @@ class TrainJobSpec(_Value, frozen=True):
     max_restarts: Annotated[
         int | None,
         describe(
-            "The number of restarts of all nodes after retryable errors, after which the next one fails the job. Of "
+            "The number of restarts of all nodes after retryable errors, after which the next one fails the job. In "
             "an elastic job, restarts of single nodes count as well. Default: no limit.",
             format="int32",
             minimum=0,
@@ -401,7 +401,7 @@ class TrainJobStatus(_Value, frozen=True):
 
     phase: Annotated[str, describe("Creating, Running, CleanUp, Failed or Done; empty before the first sync.")] = ""
     state: Annotated[str, describe("RUNNING, SUCCESS or FAILED; empty before the job runs.")] = ""
-    reason: Annotated[str, describe("Why the job is in this phase or waits, and what would change that.")] = ""
+    reason: Annotated[str, describe("The reason for the phase or for the wait of the job, with the remedy.")] = ""
     conditions: Annotated[
         tuple[JobCondition, ...],
         describe(
@@ -413,7 +413,7 @@ class TrainJobStatus(_Value, frozen=True):
     restarts: Annotated[
         int,
         describe(
-            "The restarts of all nodes, and of an elastic job also those of single nodes.",
+            "The restarts of all nodes, and in an elastic job also those of single nodes.",
             format="int32",
         ),
     ] = 0
