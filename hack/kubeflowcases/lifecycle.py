@@ -62,7 +62,7 @@ _ENDS = (
     .given({"suspend": True, **trainer()}, runtime(replicated(job=_NO_RETRIES), policy=TORCH))
     .then(_SUSPENDED, _RESUME, End(exit_code=1), _RESUMED, _FAILED, status(numbers(NODE, failed=1))),
     case("mpi-complete", "controller/trainjob: OpenMPI, complete")
-    .promises("An MPI job is complete when its launcher has ended, if the runtime's success policy says so.")
+    .promises("An MPI job is complete when its launcher has ended, if the runtime's success policy names it.")
     .given(
         runtime={
             **(found := mpi_runtime()),
@@ -138,7 +138,7 @@ _SUSPENSION = (
     .given({"suspend": True, **trainer()}, runtime(policy={"numNodes": 2}))
     .then(_SUSPENDED, Change({"trainer": {"image": "test:new"}}, refused="field is immutable")),
     case("suspended-again", "controller/trainjob: suspended")
-    .promises("A running job that is suspended loses its pods, and goes on when it is resumed.")
+    .promises("A running job that is suspended loses its pods, and continues when it is resumed.")
     .then(job(), _SUSPEND, _SUSPENDED, HasNone("Pod"), _RESUME, _RESUMED, End(), _COMPLETE),
     case("resumed-with-patch", "plugins/jobset: patch and resumption in one request")
     .promises("One request may patch and resume a job.")
@@ -216,7 +216,7 @@ _RUNTIMES = (
         "the number of nodes is kept."
     ),
     case("snapshot-started", "controller/trainjob: changed runtime")
-    .promises("A started job keeps its number of nodes, whatever its runtime says later.")
+    .promises("A started job keeps its number of nodes if its runtime changes.")
     .given(runtime=runtime(policy={"numNodes": 2}))
     .then(
         End(pods=2, exit_code=1),
@@ -225,7 +225,7 @@ _RUNTIMES = (
     ),
     *(
         case(f"deleted-{kind.lower()}", f"controller/{kind.lower()}: deleted")
-        .promises(f"A {kind} can be deleted while a job uses it; the job goes on.")
+        .promises(f"A {kind} can be deleted while a job uses it; the job continues.")
         .given(runtime_kind=kind)
         .then(job(), DeleteRuntime(), End(), _COMPLETE)
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")

@@ -135,7 +135,7 @@ CASES = (
         )
     ),
     case("mpi-as-node-one", "plugins/mpi: runLauncherAsNode")
-    .promises("With runLauncherAsNode a job of one node still has a pod of its own beside the launcher.")
+    .promises("With runLauncherAsNode a job of one node still has a pod in addition to the launcher.")
     .given(trainer(numNodes=1), mpi_runtime(runLauncherAsNode=True))
     .then(job(NODE, count(1)), job(LAUNCHER, count(1))),
     case("mpi-as-node-env", "plugins/jobset: builder, runLauncherAsNode")

@@ -279,7 +279,7 @@ _INJECTION = (
     .given(runtime=runtime(_with_pod(initContainers=[_SETUP]), policy=_injection(NODE, "setup")))
     .then_node(_INJECTED),
     case("injected-sidecar", "plugins/torch: envInjection, sidecar")
-    .promises("The same holds for other containers beside the training one.")
+    .promises("The same applies to containers other than the training container.")
     .given(runtime=runtime(replicated(NODE, container(), container("sidecar")), policy=_injection(NODE, "sidecar")))
     .then_node(env("sidecar", PET_NNODES="1"), env(PET_NODE_RANK=INDEX)),
     case("injected-none", "plugins/torch: envInjection without targets")
