@@ -28,7 +28,7 @@ _README = """\
 <!-- Generated from hack/helmchart by `make generate`. -->
 # The Helm chart of tfjob-controller
 
-The chart installs what the overlays and components of `manifests/` install; a test compares both.
+The chart installs the same objects as the overlays and components of `manifests/`; a test compares both.
 `docs/install.md` of the repository describes how to install, upgrade and remove it.
 
     helm install tfjob-controller manifests/helm/tfjob-controller --namespace tfjob-system --create-namespace \\
@@ -37,7 +37,7 @@ The chart installs what the overlays and components of `manifests/` install; a t
 - **One release in a namespace.** Names of objects are those of the overlays, so commands of the documentation apply.
 - **CRDs** are templates: `helm upgrade` upgrades them, `helm rollback` restores the previous ones, and `helm
   uninstall` keeps them, and with them all jobs.
-- An unknown or wrong value is an error.
+- An unknown or invalid value is an error.
 
 ## Values
 

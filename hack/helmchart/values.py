@@ -92,7 +92,7 @@ def _crds() -> Iterator[Value]:
     yield Value(
         "runtimes.install",
         False,
-        "Install the built-in runtimes of TrainJobs. Set it once the CRDs are there, in an upgrade after the install.",
+        "Install the built-in runtimes of TrainJobs. Requires the CRDs, so set it in an upgrade after the install.",
     )
     yield Value(
         "userRoles.install",
@@ -132,7 +132,7 @@ def _gangs() -> Iterator[Value]:
     yield Value(
         "gangScheduler.mode",
         "scheduler",
-        "scheduler: with a kube-scheduler of its own. affinity: without one; pods are pinned to nodes.",
+        "scheduler: with its own kube-scheduler. affinity: without one; pods are pinned to nodes.",
         {"type": "string", "enum": ["scheduler", "affinity"]},
     )
     yield Value("gangScheduler.replicas", None, "Default: 2, and 1 in the mode affinity.", REPLICAS)
@@ -154,12 +154,12 @@ def _gangs() -> Iterator[Value]:
     yield Value(
         "gangScheduler.nodeAutoscaler.enabled",
         False,
-        "Let it ask a node autoscaler for nodes. The class is a flag, in extraArgs: see docs/gang-scheduling.md.",
+        "Let it request nodes from a node autoscaler. The class is a flag, in extraArgs: see docs/gang-scheduling.md.",
     )
     yield Value(
         "gangBackend",
         "",
-        "Whose scheduler runs gangs, instead of this project's: see docs/interop.md.",
+        "The scheduler that runs gangs instead of this project's: see docs/interop.md.",
         {"type": "string", "enum": ["", *GANG_BACKENDS]},
     )
 
@@ -177,7 +177,7 @@ def _switches() -> Iterator[Value]:
     yield Value(
         "kubeflowTrainer.enabled",
         False,
-        "Run the TrainJobs of trainer.kubeflow.org. Their CRDs must be there: see docs/kubeflow-trainer.md.",
+        "Run the TrainJobs of trainer.kubeflow.org. Requires their CRDs: see docs/kubeflow-trainer.md.",
     )
 
 
