@@ -66,9 +66,9 @@ def render_tfjob() -> str:
         "A job that has ended has exactly one of Succeeded and Failed; Running and Restarting are then False with the "
         "same reason.",
         "## Rules",
-        "The API server refuses a job that breaks one of these, beside the types and limits above:",
+        "Besides the types and limits above, the API server enforces these rules:",
         _rules(_TFJOB_SPECS, tfjobvalidation) + "".join(f"\n- checkpoint.storageUri: {text}" for text in of_uris),
-        "At any time it refuses a change of managedBy; once `RuntimeId` is set, others too:",
+        "managedBy can never change. Once `RuntimeId` is set, further changes are refused:",
         _rules(_TFJOB_CHANGES, tfjobvalidation),
         _TEMPLATES,
     )
@@ -80,10 +80,10 @@ def render_gang() -> str:
         "src/tfjob_controller/api/gang.py and hack/generate",
         "`scheduling.kubeflow.org/v1alpha1`, kind `Gang`, plural `gangs`, short name `gg`. Subresource: `status`. The "
         "owner of the pods writes the spec and creates no pod before the phase is Admitted; the gang scheduler writes "
-        "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`; so the name of a "
-        "Gang has 63 characters at most.",
+        "the status. Pods carry the labels `scheduling.kubeflow.org/gang`, `/member` and `/attempt`; the name of a "
+        "Gang therefore has 63 characters at most.",
         "## Rules",
-        "The API server refuses a gang that breaks one of these, beside the types and limits above:",
+        "Besides the types and limits above, the API server enforces these rules:",
         _rules(_GANG_SPECS, gang),
     )
 
@@ -97,20 +97,20 @@ def render_trainjob() -> str:
         "## Conditions",
         conditions_table(TRAINJOB_CONDITIONS),
         "The chief is the launcher of an MPI job, else node 0; replicas are the pods of all steps, and "
-        "`spec.maxRestarts` is what a TFJob calls `backoffLimit`. A job that has ended has exactly one of Complete and "
-        "Failed.",
+        "`spec.maxRestarts` corresponds to `backoffLimit` of a TFJob. A job that has ended has exactly one of Complete "
+        "and Failed.",
         "## Rules",
-        "The API server refuses a job that breaks one of these, beside the types and limits above:",
+        "Besides the types and limits above, the API server enforces these rules:",
         _rules(_TRAINJOB_SPECS, validation, storagevalidation),
         "These names are reserved in `env`: " + ", ".join(map(code, validation.RESERVED_ENV)) + ".",
-        "At any time it refuses a change of runtimeRef and managedBy; once the job has started, which is when its "
-        "status has a phase, others too:",
+        "runtimeRef and managedBy can never change. Once the job has started, that is, once its status has a phase, "
+        "further changes are refused:",
         _rules((*_TRAINJOB_CHANGES, "GANG_FIXED"), validation, tfjobvalidation),
-        "What needs the runtime or an annotation only the controller sees. It then says so in the condition Failed, "
-        "and no pod is created:",
+        "The controller enforces the rules that concern the runtime or an annotation. If a job breaks one, the "
+        "condition Failed has the message, and no pod is created:",
         _rules(_CONTROLLER_RULES, validation),
-        "That the runtime or the framework is not there, it says in the same way. Whether a bucket, an object or the "
-        "key of a Secret is there, shows when what fetches it starts.",
+        "It reports a missing runtime or framework in the same way. A missing bucket, object or key of a Secret is "
+        "detected when the initializer or exporter starts.",
     )
 
 
@@ -120,11 +120,11 @@ def render_trainingruntime() -> str:
         "src/tfjob_controller/api/trainjob/runtime.py and hack/generate",
         "`kubeflow.org/v2alpha1`, without status. A `TrainingRuntime` (plural `trainingruntimes`, "
         "short name `trt`) serves the TrainJobs of its namespace, a `ClusterTrainingRuntime` (plural "
-        "`clustertrainingruntimes`, short name `ctrt`) those of all. Both have the same spec. A change counts for jobs "
+        "`clustertrainingruntimes`, short name `ctrt`) those of all. Both have the same spec. A change applies to jobs "
         "that start after it.",
         f"The roles in `templates` are {', '.join(map(code, ROLES))}.",
         "## Rules",
-        "The API server refuses a runtime that breaks one of these, beside the types and limits above:",
+        "Besides the types and limits above, the API server enforces these rules:",
         _rules(_RUNTIME_SPECS, validation),
         title="TrainingRuntime and ClusterTrainingRuntime",
     )

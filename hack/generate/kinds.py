@@ -25,8 +25,8 @@ from tfjob_controller.api.tfjob.types import RESTART_POLICIES, TFJOBS, TFJobSpec
 from tfjob_controller.jobs.naming import MAX_LABEL
 
 _RESTART_POLICY = {
-    "description": "Who starts a failed container again: OnFailure the kubelet, in the same pod; Never the controller, "
-    "with a new pod. Default: OnFailure.",
+    "description": "How a failed container is restarted: OnFailure by the kubelet in the same pod, Never by the "
+    "controller with a new pod. Default: OnFailure.",
     "enum": list(RESTART_POLICIES),
 }
 
@@ -36,15 +36,33 @@ TFJOB = CustomKind(
     description="A distributed TensorFlow job: replicas that know each other's addresses and end together.",
     short_name="tfj",
     spec=TFJobSpec,
-    asks="What the user asks for.",
+    asks="The desired state of the job.",
     status=TrainingStatus,
-    says="What the controller says of the job.",
+    says="The observed state of the job.",
     columns=(
-        ("Phase", ".status.phase", "What the job does now.", False, "string"),
+        ("Phase", ".status.phase", "The phase of the job.", False, "string"),
         ("State", ".status.summary", "Pending, Running, Suspended, Succeeded or Failed.", False, "string"),
-        ("Masters", ".status.ready.master", "Masters that are ready or succeeded, of those wanted.", False, "string"),
-        ("Workers", ".status.ready.worker", "Workers that are ready or succeeded, of those wanted.", False, "string"),
-        ("PS", ".status.ready.ps", "Parameter servers that are ready or succeeded, of those wanted.", False, "string"),
+        (
+            "Masters",
+            ".status.ready.master",
+            "Masters that are ready or have succeeded, of the desired number.",
+            False,
+            "string",
+        ),
+        (
+            "Workers",
+            ".status.ready.worker",
+            "Workers that are ready or have succeeded, of the desired number.",
+            False,
+            "string",
+        ),
+        (
+            "PS",
+            ".status.ready.ps",
+            "Parameter servers that are ready or have succeeded, of the desired number.",
+            False,
+            "string",
+        ),
         ("Runtime-Id", ".spec.RuntimeId", "The characters in the names of all children.", True, "string"),
         ("Reason", ".status.reason", "Why.", True, "string"),
     ),
@@ -92,7 +110,7 @@ _REQUIREMENTS = {
             "key": {"description": "The label of the node, or its field.", "type": "string"},
             "operator": {"description": "In, NotIn, Exists, DoesNotExist, Gt or Lt.", "type": "string"},
             "values": {
-                "description": "The values that the operator compares with.",
+                "description": "The values with which the operator compares.",
                 "type": "array",
                 "maxItems": MAX_VALUES,
                 "items": {"type": "string"},
@@ -103,11 +121,11 @@ _REQUIREMENTS = {
 _TOLERATION = {
     "type": "object",
     "properties": {
-        "effect": {"description": "The effect that is tolerated; empty for all.", "type": "string"},
+        "effect": {"description": "The tolerated effect; empty for all.", "type": "string"},
         "key": {"description": "The key of the taint; empty for all.", "type": "string"},
         "operator": {"description": "How the value is compared. Default: Equal.", "type": "string"},
         "tolerationSeconds": {
-            "description": "How long NoExecute is tolerated; for ever if it is not set.",
+            "description": "The seconds for which NoExecute is tolerated. Default: no limit.",
             "type": "integer",
             "format": "int64",
         },
@@ -148,18 +166,18 @@ _LABEL = {"description": "The value of a label of its pods.", "type": "string", 
 GANG = CustomKind(
     GANGS,
     source="src/tfjob_controller/api/gang.py",
-    description="Pods that run all together or not at all. Its owner creates them once it is admitted.",
+    description="Pods that run together or not at all. Their owner creates them once the gang is admitted.",
     short_name="gg",
     spec=GangSpec,
-    asks="What must run together, and how long it may wait.",
+    asks="The pods that must run together, and how long they may wait.",
     status=GangStatus,
-    says="What the gang scheduler says.",
+    says="The observed state of the gang.",
     columns=(
-        ("Phase", ".status.phase", "What the gang scheduler does with it.", False, "string"),
-        ("Members", ".status.members", "Pods that have a node, of all.", False, "string"),
-        ("Priority", ".spec.priority", "Higher ones come first.", False, "integer"),
-        ("Position", ".status.position", "Place in the queue.", False, "integer"),
-        ("Message", ".status.message", "What it lacks.", False, "string"),
+        ("Phase", ".status.phase", "The phase of the gang.", False, "string"),
+        ("Members", ".status.members", "Pods with a node, of all pods.", False, "string"),
+        ("Priority", ".spec.priority", "Gangs of higher priority come first.", False, "integer"),
+        ("Position", ".status.position", "The position in the queue.", False, "integer"),
+        ("Message", ".status.message", "A description of the state.", False, "string"),
     ),
     extras=Extras(
         of_type={"GangSpec": {"required": ["members"], "x-kubernetes-validations": GANG_SPEC_RULES}},

@@ -62,8 +62,8 @@ def render_events() -> str:
     return page(
         "Events",
         "src/tfjob_controller/jobs/reasons.py",
-        "On the job, in `events.k8s.io/v1`; `kubectl describe tfjob NAME` (or `trainjob`) shows them. Repeated ones "
-        "are counted in a series instead of written again, and an event that speaks of a status is written after it.",
+        "On the job, in `events.k8s.io/v1`; `kubectl describe tfjob NAME` (or `trainjob`) shows them. Repeated events "
+        "are counted in a series, and an event about a status is written after the status.",
         table(["Reason", "Type", "When"], _event_rows()),
     )
 
@@ -72,8 +72,8 @@ def render_flags() -> str:
     return page(
         "Flags",
         "src/tfjob_controller/options.py and src/tfjob_controller/simulator/options.py",
-        "A flag counts before its environment variable. A flag or file that cannot be used ends the program with one "
-        "line and exit code 2.",
+        "A flag takes precedence over its environment variable. If a flag or file is invalid, the program prints one "
+        "line and exits with code 2.",
         f"## tfjob-controller run\n\n{_flag_table(OPTIONS)}",
         f"## tfjob-controller extender\n\n{_flag_table(EXTENDER_OPTIONS)}",
         f"## tfjob-controller dashboard\n\n{_flag_table(DASHBOARD_OPTIONS)}",
@@ -101,13 +101,14 @@ def render_metrics() -> str:
         "Metrics",
         "src/tfjob_controller/telemetry/",
         "At `/metrics`, in the formats of Prometheus and OpenMetrics. Names of the queue, of syncs, of requests and of "
-        "leader election are those of client-go and controller-runtime. No label carries the name of a job or gang, "
-        "but for `tfjob_training_metric`, of which there is a limited number. "
-        "What to make of them: [monitoring](../monitoring.md).",
+        "leader election are those of client-go and controller-runtime. No label has the name of a job or gang, "
+        "except in `tfjob_training_metric` and `tfjob_checkpoint_timestamp_seconds`, whose number is limited. "
+        "[Monitoring](../monitoring.md) describes their use.",
         f"## tfjob-controller run\n\n{_metric_table(_collectors())}",
-        "## tfjob-controller extender\n\nThose of requests, watches, threads and leader election (that of the "
-        "kube-scheduler beside it) above, and:\n\n" + _metric_table(list(gangs.registry._collector_to_names)),
-        f"## Both\n\nThose of every Prometheus client; `process_*` on Linux alone.\n\n{_metric_table(_of_process())}",
+        "## tfjob-controller extender\n\nThe metrics of requests, watches, threads and leader election (of the "
+        "kube-scheduler in its pod) above, and:\n\n" + _metric_table(list(gangs.registry._collector_to_names)),
+        "## Both programs\n\nThe metrics of every Prometheus client; `process_*` only on Linux.\n\n"
+        + _metric_table(_of_process()),
     )
 
 
@@ -121,10 +122,10 @@ def _metric_table(collectors: Sequence[Collector]) -> str:
 def _event_rows() -> Iterator[tuple[str, str, str]]:
     _check_complete()
     for phase in _PHASES:
-        detail = ", and its reason says what it waits for" if phase == PHASE_CREATING else ""
+        detail = ", and its reason explains the wait" if phase == PHASE_CREATING else ""
         yield code(phase), "Normal", f"The job's phase is {phase} now{detail}."
-    yield code(PHASE_CLEAN_UP), "Warning", "The same, after the chief failed; the note says why."
-    yield code(PHASE_FAILED), "Warning", "The job failed; the note says why."
+    yield code(PHASE_CLEAN_UP), "Warning", "The same, after the chief failed; the note has the cause."
+    yield code(PHASE_FAILED), "Warning", "The job failed; the note has the cause."
     yield from ((code(reason), type_, reasons.DESCRIPTIONS[reason]) for reason, type_ in EVENTS.items())
 
 

@@ -38,15 +38,15 @@ TRAINJOB = CustomKind(
     description="A distributed training job of any framework: nodes that know each other and end together.",
     short_name="trj",
     spec=TrainJobSpec,
-    asks="What the user asks for.",
+    asks="The desired state of the job.",
     status=TrainJobStatus,
-    says="What the controller says of the job.",
+    says="The observed state of the job.",
     columns=(
         ("State", ".status.summary", "Pending, Running, Suspended, Succeeded or Failed.", False, "string"),
-        ("Nodes", ".status.nodes", "Nodes that are ready or succeeded, of those wanted.", False, "string"),
+        ("Nodes", ".status.nodes", "Nodes that are ready or have succeeded, of the desired number.", False, "string"),
         ("Runtime", ".status.runtime", "The runtime that the job uses.", False, "string"),
         ("Reason", ".status.reason", "Why.", True, "string"),
-        ("Restarts", ".status.restarts", "How often all nodes were restarted.", True, "integer"),
+        ("Restarts", ".status.restarts", "The number of restarts of all nodes.", True, "integer"),
     ),
     extras=Extras(
         of_type={
@@ -109,8 +109,8 @@ _RUNTIME_EXTRAS = Extras(
     }
 )
 _RUNTIME_COLUMNS: tuple[Column, ...] = (
-    ("Framework", ".spec.framework", "How the nodes learn of each other.", False, "string"),
-    ("Nodes", ".spec.numNodes", "Nodes of a job that does not say how many.", False, "integer"),
+    ("Framework", ".spec.framework", "The framework of the jobs.", False, "string"),
+    ("Nodes", ".spec.numNodes", "The default number of nodes.", False, "integer"),
 )
 
 
@@ -121,17 +121,15 @@ def _runtime(resource: Resource, description: str, short_name: str) -> CustomKin
         description=description,
         short_name=short_name,
         spec=RuntimeSpec,
-        asks="What jobs of this runtime have in common.",
+        asks="The settings that the jobs of the runtime share.",
         columns=_RUNTIME_COLUMNS,
         extras=_RUNTIME_EXTRAS,
     )
 
 
-TRAINING_RUNTIME = _runtime(
-    TRAINING_RUNTIMES, "What TrainJobs of this namespace take from here where they leave it out themselves.", "trt"
-)
+TRAINING_RUNTIME = _runtime(TRAINING_RUNTIMES, "Default values for the TrainJobs of this namespace.", "trt")
 CLUSTER_TRAINING_RUNTIME = _runtime(
     CLUSTER_TRAINING_RUNTIMES,
-    "What TrainJobs of any namespace take from here where they leave it out themselves.",
+    "Default values for the TrainJobs of all namespaces.",
     "ctrt",
 )

@@ -64,7 +64,7 @@ class Metrics:
             registry=of_jobs,
         )
         build = Gauge(
-            "tfjob_controller_build_info", "Always 1; the label says the version.", ["version"], registry=self.registry
+            "tfjob_controller_build_info", "Always 1; the label has the version.", ["version"], registry=self.registry
         )
         build.labels(version).set(1)
 
