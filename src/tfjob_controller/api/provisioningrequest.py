@@ -1,7 +1,7 @@
 """ProvisioningRequest `autoscaling.x-k8s.io/v1` as data: a request to a node autoscaler for the nodes of some pods.
 
-Only what the gang scheduler reads is decoded. The texts are written by the autoscaler and by whoever may write such
-objects, so they are cut before they are shown.
+Only the fields that the gang scheduler reads are decoded. The autoscaler and users with the right to write such objects
+write the texts, so they are shortened before they are shown.
 
 Source: kubernetes/autoscaler cluster-autoscaler/apis/provisioningrequest/autoscaling.x-k8s.io/v1/types.go.
 """

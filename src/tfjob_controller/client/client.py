@@ -42,7 +42,7 @@ class Client:
     def over(cls, requester: Requester, namespace: str, origin: str = "this client", listing: str = LISTING) -> Client:
         """A client over a transport that the caller closes.
 
-        In errors `origin` says where the server is, and `listing` which command or call lists the jobs.
+        For errors: `origin` describes the address of the server, `listing` is the command or call that lists jobs.
         """
         client = cls.__new__(cls)
         client._connection = Connection(requester, namespace, origin, listing)

@@ -58,7 +58,7 @@ class WaitTimeoutError(ClientError):
 def error_text(error: ApiError, server: str, listing: str = LISTING) -> str:
     """The server's message and the remedy.
 
-    `server` says where the server is and how that is known; `listing` which command lists the jobs.
+    `server` describes the address of the server and where it is configured; `listing` is the command that lists jobs.
     """
     remedy = _remedy(error, server, listing)
     return f"{error.message}: {remedy}" if remedy else error.message

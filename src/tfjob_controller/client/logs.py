@@ -182,7 +182,7 @@ class LogReader:
 
     def _next_run(self, replica_id: str, last: _Run | None) -> _Run | None:
         """The newest run, if followed once its program has started; None if none comes after `last`, or once closed."""
-        said = ""
+        reported = ""
         if last is not None:
             self._closed.wait(_LOOK_SECONDS)
         while not self._closed.is_set():
@@ -196,14 +196,14 @@ class LogReader:
             why = self._why_no_log(view, is_over)
             if is_over or not self._options.follow:
                 raise ClientError(f"{replica_id} has no log: {why}")
-            if why != said:
+            if why != reported:
                 self._say(f"waiting for {replica_id}: {why}")
-                said = why
+                reported = why
             self._closed.wait(_LOOK_SECONDS)
         return None
 
     def _never_started(self, view: ReplicaState | None, is_over: bool) -> bool:
-        """Whether the job has failed because this program cannot start, whatever the pod says that was stopped then."""
+        """Whether the job has failed because this program cannot start, even if its pod was then stopped."""
         is_last = not (self._options.previous or self._options.container)
         return is_over and is_last and view is not None and self._failure.startswith(_cannot_start(view))
 

@@ -41,7 +41,7 @@ class RawLine:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of one replica's log; `error` says why it cannot be read."""
+    """The end of one replica's log; `error` is the reason why it cannot be read."""
 
     replica: str
     error: ApiError | ClientError | None = None

@@ -1,4 +1,4 @@
-"""How a sync ends, and what a failed request means for a job.
+"""The outcomes of a sync, and the effect of a failed request on a job.
 
 | response | to the create, patch or delete of a child | to the write of the job's status |
 |---|---|---|

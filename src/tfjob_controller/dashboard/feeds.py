@@ -39,7 +39,7 @@ from tfjob_controller.util.clock import Clock
 KEPT_SECONDS = 60.0
 COALESCE_SECONDS = 0.25
 FEEDS_EACH, MAX_FEEDS = 12, 40
-# Starts of one person per second, after twice as many as run at a time.
+# Starts per second of one user, after twice the number that may run at a time.
 STARTS_PER_SECOND = 0.25
 _START_POLL_SECONDS = 0.5
 # Values of a loss that are kept for the line beside it.

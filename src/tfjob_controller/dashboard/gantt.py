@@ -164,7 +164,7 @@ def _members(gang: Object) -> Iterator[str]:
 def _spans(
     pod: Object, events: Sequence[Object], wait: _Wait | None, blocked: str, end: datetime, now: datetime
 ) -> Iterator[_Span]:
-    """`blocked` says why the pod is blocked, if it is; `end` is the end of the job, or now."""
+    """`blocked` is the reason why the pod is blocked, if it is; `end` is the end of the job, or now."""
     status = pod.get("status", {})
     created = parse_time_or_none(pod["metadata"].get("creationTimestamp"))
     if created is None:

@@ -28,7 +28,7 @@ _LOSS = ("loss", "train_loss", "eval_loss")
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job. `percent` is its progress, if the job says how much there is to do; `loss` the last one it reported."""
+    """One job. `percent` is its progress, if the job states the total; `loss` the last one it reported."""
 
     metadata: ObjectMeta
     kind: str

@@ -1,4 +1,4 @@
-"""How many refused logins reach the API server: by address, and in all.
+"""Limits the refused logins that reach the API server, by address and in total.
 
 A login counts when it is tried, and no longer once it is accepted. Addresses that were refused before have a smaller
 budget together than new ones, so that those who guess tokens keep nobody else from a first login.

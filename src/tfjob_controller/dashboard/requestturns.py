@@ -1,4 +1,4 @@
-"""Turns of requests: whoever sends many, on any number of connections, waits for their own, and nobody else does.
+"""Turns of requests: a client with many requests, on any number of connections, waits, and others do not.
 
 A few requests are in progress at a time, so that a turn of the event loop and the queue of a thread pool stay short.
 The next one is of the client that has waited the longest, and of its connections the one that has. A request gives its

@@ -1,4 +1,4 @@
-"""Threads that people share by turns: whoever asks for much waits for their own, and nobody else does."""
+"""Threads that users share by turns: a user with many calls waits, and others do not."""
 
 from __future__ import annotations
 

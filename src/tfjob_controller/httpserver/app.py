@@ -1,4 +1,4 @@
-"""What a server and its application agree on: requests, replies, and the limits of clients."""
+"""The interface between a server and its application: requests, replies, and the limits of clients."""
 
 from __future__ import annotations
 

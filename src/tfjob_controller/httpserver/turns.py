@@ -2,7 +2,7 @@
 
 Theory of operation. A request waits if its connection has sent more than one, or if its address exceeds its rate. In
 each turn of the event loop, one waiting request of each address is answered, and the connections of an address take
-turns. Between two turns the event loop serves whoever else has sent something.
+turns. Between two turns the event loop serves other clients.
 
 The rate of an address is a bucket of tokens. A connection takes one, which pays for its first request. Each further
 request takes one as well, but leaves half of the bucket to connections: a kubelet opens a connection for each probe, so

@@ -1,4 +1,4 @@
-"""What a job means: its plan, its state at one moment, the writes that follow, and the status that is reported.
+"""The meaning of a job: its plan, its state at one moment, the writes that follow, and its status.
 
 All of it is pure: no I/O, no clock but arguments. This package may import `api`, `kube`'s object types and `util`.
 Start reading with `evaluation/jobstate.py`, then `actions/planner.py` and `status/update.py`.

@@ -66,7 +66,7 @@ class ClientKind:
     progress_of: Callable[[Any], str]
     """As the job reports it; empty if it does not."""
     percentage_of: Callable[[Any], int | None]
-    """From 0 to 100, if the job says how much there is to do."""
+    """From 0 to 100, if the job states the total number of steps."""
     metrics_of: Callable[[Any], Mapping[str, str]] = lambda job: {}
     """The last value of each metric in the status."""
     logged_metrics_of: Callable[[Any], Sequence[str]]

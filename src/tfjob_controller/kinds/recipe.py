@@ -1,4 +1,4 @@
-"""What the compilers of the kinds share: owners of children, the order of replicas, gangs, and steps of a plan."""
+"""Shared by the compilers of the kinds: owners of children, the order of replicas, gangs, and steps of a plan."""
 
 from __future__ import annotations
 

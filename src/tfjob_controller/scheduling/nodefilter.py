@@ -1,4 +1,4 @@
-"""Whether a node accepts a pod, whatever its free capacity: kube-scheduler's filters, with one difference.
+"""Node filters: whether a node accepts a pod apart from its resources. kube-scheduler's filters with one difference.
 
 A node is accepted if it is ready and schedulable, its taints are tolerated, and nodeSelector and required node affinity
 match. kube-scheduler does not look at the condition Ready but at the taint that follows from it a moment later; here a

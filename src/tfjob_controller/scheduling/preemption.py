@@ -1,4 +1,4 @@
-"""Which running gangs leave their nodes for a waiting gang of higher priority: all of a gang, or none of it.
+"""Selects the running gangs that leave their nodes for a waiting gang of higher priority, each as a whole.
 
 Theory of operation. A `PreemptionDecider` is asked before the queue is decided on, and keeps no state: preemptions
 under way are read from the gangs. There is at most one preemptor at a time.

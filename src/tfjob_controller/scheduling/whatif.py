@@ -1,4 +1,4 @@
-"""What-if questions to the rules: the cluster as it would be without some pods, and how many of them have to go.
+"""What-if views: the cluster without some pods, and how many of them must be removed.
 
 `WhatIfView` is a `ClusterView` with more free capacity on some nodes, and live placement runs on it unchanged.
 `shortest_prefix` answers how many victims of an ordered list are enough.

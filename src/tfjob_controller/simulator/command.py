@@ -253,17 +253,17 @@ def _cell(findings: CellResults, *, with_decisions: bool) -> dict[str, Any]:
 
 def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict[str, Any]:
     names = list(findings.by_policy[policy][0].measures)
-    said: dict[str, Any] = {name: _interval(interval(findings.values(policy, name))) for name in names}
+    summary: dict[str, Any] = {name: _interval(interval(findings.values(policy, name))) for name in names}
     if policy != BASELINE and BASELINE in findings.by_policy:
         differences = {
             name: _interval(paired(findings.values(policy, name), findings.values(BASELINE, name))) for name in names
         }
         changes = {name: _change_of(findings, policy, name) for name in names}
-        said["differenceFromDefault"] = differences
+        summary["differenceFromDefault"] = differences
         # A share of the default; nothing where that is zero.
-        said["changeFromDefault"] = {name: _interval(each) for name, each in changes.items() if each is not None}
+        summary["changeFromDefault"] = {name: _interval(each) for name, each in changes.items() if each is not None}
     if first is not None and first.ledger is not None:
-        said["decisions"] = [
+        summary["decisions"] = [
             {
                 "seconds": entry.moment_ms / SECOND,
                 "what": entry.what,
@@ -274,7 +274,7 @@ def _policy(findings: CellResults, policy: str, first: RunResult | None) -> dict
             }
             for entry in first.ledger.entries
         ]
-    return said
+    return summary
 
 
 def _interval(found: Interval) -> Mapping[str, float | None]:

@@ -57,8 +57,8 @@ def run_command(command: str, uri: str, redact: Redactor, work: Callable[[], Non
     except Exception as error:
         where = redact_urls(uri)
         fault: StorageError = explain(error, where)
-        said = str(fault) if where in str(fault) else f"{where}: {fault}"
-        return _leave(redact(f"{command}: {said}"), exit_code(fault))
+        message = str(fault) if where in str(fault) else f"{where}: {fault}"
+        return _leave(redact(f"{command}: {message}"), exit_code(fault))
     return 0
 
 

@@ -57,8 +57,8 @@ class RetryPolicy:
         raise Cancelled
 
     def _rest(self, fault: StorageError, failures: int, seconds: float) -> None:
-        said = self.redact(str(fault))
-        _log.warning("will try again", reason=said, failures=failures, delay_seconds=round(seconds, 1))
+        message = self.redact(str(fault))
+        _log.warning("will try again", reason=message, failures=failures, delay_seconds=round(seconds, 1))
         self.clock.sleep(seconds, self.stop)
 
 

@@ -1,4 +1,4 @@
-"""What namespaces share: turns, threads, and a bounded cache in which one with many values displaces only its own."""
+"""Fair shares of namespaces: turns, threads, and a bounded cache in which a namespace displaces only its own values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How threads allocate memory from the C library."""
+"""Settings of the C library's memory allocation by threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the dataset, the models and the checkpoints of a job come from and go to, as data."""
+"""The sources of a job's dataset and model, and the destinations of its model and checkpoints, as data."""
 
 from __future__ import annotations
 

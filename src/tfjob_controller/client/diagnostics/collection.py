@@ -79,7 +79,7 @@ _decode_event = decoder_for(_Event)
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """`unread` says in one line each what is missing and why; `reports` has the reports of statuses by program."""
+    """`unread` has one line for each missing part, with the reason; `reports` the reports of statuses by program."""
 
     seen: Snapshot
     namespace_is_deleted: bool = False

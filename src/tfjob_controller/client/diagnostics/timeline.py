@@ -114,13 +114,13 @@ def _of_gang(gang: Object) -> Iterator[TimelineEntry]:
     yield from _life(source, gang)
     yield from _conditions(source, gang)
     attempt = f"attempt {status.get('attempt', 0)}"
-    said = (
+    entries = (
         ("queuedTime", f"queued; now at position {status['position']}" if status.get("position") else "queued"),
         ("admittedTime", f"admitted ({attempt}): {_placed(status) or 'its placement was released since'}"),
         ("boundTime", f"all pods are bound ({attempt})"),
         ("lastResizeTime", f"resized ({attempt})"),
     )
-    for name, text in said:
+    for name, text in entries:
         yield TimelineEntry(status.get(name) or "", source, OBJECT, text)
 
 

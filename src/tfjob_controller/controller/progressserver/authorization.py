@@ -1,4 +1,4 @@
-"""Which job a report belongs to, by the token that comes with it.
+"""Authorizes progress reports: finds the job of a report by the token of its request.
 
 A TokenReview shows for which pod a token was issued, and the caches show which job the pod belongs to. So a
 token is of no use for another job, after its pod was deleted, or for pods that only have the labels of a job's pods.

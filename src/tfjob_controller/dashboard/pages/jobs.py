@@ -89,7 +89,7 @@ async def _first_list(feed: JobFeed) -> None:
 
 def _table(feed: JobFeed, user: User, selection: Selection) -> str:
     """The table of a selection, rendered once for all browsers of a person."""
-    if not feed.rows():  # what is said of a namespace without jobs can change without a change of jobs
+    if not feed.rows():  # the notice about a namespace without jobs can change without a change of jobs
         return _rendered(feed, user, selection)
     return feed.content(selection, lambda: _rendered(feed, user, selection))
 

@@ -1,4 +1,4 @@
-"""How a browser gets a session: by a one-time link, with a token in a form, or by the header of a proxy."""
+"""Logins: a browser gets a session by a one-time link, by a token in a form, or by the header of a proxy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page of a new job: a form beside its YAML, each written from the other, and the server's dry run.
 
-The YAML is what is created. A form whose values differ from it is not sent: the person says first which of them holds.
+The job is created from the YAML. A form with other values is not sent: the user must select one of the two first.
 The page works without scripts: then buttons do what otherwise happens at each change.
 """
 
@@ -143,13 +143,13 @@ def _first_manifest(kind: str, namespace: str) -> Manifest:
 
 
 def _written(shown: _State) -> _State:
-    """The YAML with what the form says. Texts are shown again as they were typed."""
+    """The YAML with the values of the form. Texts are shown again as they were typed."""
     form = form_of(shown.texts)
     return replace(shown, yaml=_yaml_with(form, shown.yaml))
 
 
 def _yaml_with(form: JobForm, text: str) -> str:
-    """The text itself if the form says nothing new, so that its comments survive."""
+    """The text itself if the form changes no value, so that its comments survive."""
     before = manifest_of(text)
     after = form.apply(before)
     return text if after == before else yaml_of(after)
@@ -160,7 +160,7 @@ def _read(shown: _State) -> _State:
 
 
 def _agreed(shown: _State) -> Manifest:
-    """The manifest of the YAML. Raises `FormError` if the form says something else."""
+    """The manifest of the YAML. Raises `FormError` if the form has other values."""
     manifest = manifest_of(shown.yaml)
     if form_of(shown.texts) != JobForm.from_manifest(manifest):
         raise FormError("yaml", _DIFFERENT)

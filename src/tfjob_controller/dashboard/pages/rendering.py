@@ -1,4 +1,4 @@
-"""What all pages share: the person of a request, templates with filters for text of a cluster, server-sent events.
+"""Shared by all pages: the user of a request, templates with filters for text of a cluster, server-sent events.
 
 Templates escape everything (Jinja2's autoescape). Text of a cluster also passes `one_line`, so that control characters
 are seen and not obeyed.

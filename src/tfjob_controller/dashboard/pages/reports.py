@@ -1,4 +1,4 @@
-"""The part of every page which says that a program has stopped, so that what the pages show are its last reports."""
+"""The banner of every page if a program has stopped, so that the pages show its last reports."""
 
 from __future__ import annotations
 

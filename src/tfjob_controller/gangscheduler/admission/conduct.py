@@ -1,4 +1,4 @@
-"""How the gangs of each namespace have behaved when gangs were to leave their nodes.
+"""Records of how the gangs of each namespace have behaved in preemptions.
 
 Gangs can be deleted and made again, so what they did is remembered for their namespace:
 

@@ -1,4 +1,4 @@
-"""Which gangs ask a node autoscaler for nodes, when, and what their requests have come to. No I/O.
+"""The rules for requests to a node autoscaler: which gangs need one, when, and the state of each. No I/O.
 
 Theory of operation. A pass goes through the decisions of the admission loop, in queue order:
 

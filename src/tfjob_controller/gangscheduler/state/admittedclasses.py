@@ -1,4 +1,4 @@
-"""Which PriorityClasses the API server has admitted for pods of which namespaces.
+"""Records the PriorityClasses with which the API server has admitted pods, by namespace.
 
 A Gang may name any PriorityClass: quotas and policies restrict its use by pods, and a gang that preempts others has no
 pods yet. So a class counts once a pod of the namespace with this class was seen, whichever pod this was.

@@ -3,7 +3,7 @@
 A child Job starts one pod. It gives up when this pod ends (`backoffLimit: 0`), and no pod takes its place before
 it has ended (`podReplacementPolicy: Failed`). So the Job controller never decides about a restart: another pod needs
 another Job, which only this controller creates (`state.replica_state` judges how a replica ended). The kubelet restarts
-containers in place if the template says OnFailure and the server has container-level restart policies (Kubernetes 1.35
+containers in place if the template has OnFailure and the server has container-level restart policies (Kubernetes 1.35
 and later): after retryable errors for a replica whose permanent error ends the job, else after any error. The
 restartPolicy of the pod is always Never, because the Job controller applies `backoffLimit` to restarts in place too.
 Of the restart policies and rules that the template gives to the training container and to init containers, only Never

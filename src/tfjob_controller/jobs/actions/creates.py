@@ -1,4 +1,4 @@
-"""Which children are created now: what the plan has and the cluster lacks, once no child of an old attempt is left."""
+"""The creates of a sync: the children of the plan that do not exist, once no child of an old attempt is left."""
 
 from __future__ import annotations
 

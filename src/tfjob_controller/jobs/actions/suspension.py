@@ -1,4 +1,4 @@
-"""Which child Jobs are suspended while a job is suspended, and which are replaced when it is resumed.
+"""The child Jobs to suspend while a job is suspended, and those to replace when it is resumed.
 
 A suspended Job stops its pods: the Job controller deletes them, and the Job stays for inspection. It is never resumed,
 because it starts each pod only once. It is deleted, and another one is created once its pods are gone.

@@ -1,4 +1,4 @@
-"""What a job is at one moment: its replicas, the step that is due, its gang, its children of earlier attempts, its end.
+"""The state of a job at one moment: its replicas, current step, gang, children of earlier attempts, and end.
 
 `evaluate` determines all of this once per sync; `plan_actions` and `next_status` only read the result. This package may
 import plans, states, gangs and scaling; it writes nothing and reads no clock. Start reading with `jobstate.py`;

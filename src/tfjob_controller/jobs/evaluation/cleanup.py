@@ -1,4 +1,4 @@
-"""What is stopped and deleted after the end of a job, and when nothing of it can start any more.
+"""The clean-up after the end of a job: the children to stop and to delete, until no container can start any more.
 
 After the end of a job, every Job that has not ended and may start a pod is suspended. The clean-up policy `Running`
 (the default) also stops running pods in this way. `All` also deletes finished pods. `None` keeps what runs, and only

@@ -1,4 +1,4 @@
-"""Which pods and child Jobs do not start, although their status gives no reason.
+"""Finds pods and child Jobs that do not start although their status gives no reason.
 
 A kubelet reports only by Events that it cannot mount a volume (the Secret does not exist), attach one, or create the
 sandbox: the containers wait with ContainerCreating, like those of any pod whose image is being pulled. In the same way,

@@ -50,7 +50,7 @@ JOIN_SECONDS, _JOIN_SLACK_SECONDS = 600, 300
 _LAST_CALL_SECONDS = 10
 _MAX_RESTARTS = 100
 
-# The end of the resources that are whole GPUs, whoever makes them.
+# The suffix of resources that are whole GPUs of any vendor.
 _WHOLE_GPU = "/gpu"
 
 # A node by which a framework's variables are known before there is a job.

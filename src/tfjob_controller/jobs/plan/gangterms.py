@@ -1,4 +1,4 @@
-"""Which jobs are gangs, and on which terms: the controller's flags and the job's spec, compiled into the plan."""
+"""The gang terms of a plan, compiled from the controller's flags and the job's spec."""
 
 from __future__ import annotations
 

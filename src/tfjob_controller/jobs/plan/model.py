@@ -1,4 +1,4 @@
-"""What a job consists of: roles, and a child Job and a Service for each of their replicas.
+"""The plan of a job: roles, and a child Job and a Service for each of their replicas.
 
 Theory of operation. Each kind of job is compiled into a `Plan` once per generation, by `plan` in its folder of `kinds`.
 The rest of `jobs` knows only plans, the observed state and statuses: the children are built from the plan, the

@@ -1,4 +1,4 @@
-"""What the training pods of a job get so that its checkpoints outlive them.
+"""The containers and volumes by which training pods save and restore checkpoints.
 
 An init container restores the newest checkpoint before the program starts. A native sidecar, an init container that
 runs as long as the program, saves what the program writes, and gets SIGTERM after the program has ended. Both share one

@@ -1,4 +1,4 @@
-"""What the training pods of a job get so that their programs can report progress: an address, a CA and a token.
+"""Adds to training pods the variables and files for progress reports: an address, a CA and a token.
 
 Source: kubeflow/trainer pkg/runtime/framework/plugins/trainjobstatus/trainjobstatus.go, for all names here.
 """

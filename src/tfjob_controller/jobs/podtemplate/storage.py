@@ -36,11 +36,11 @@ def security_context_beside(training: Part, pod: Part) -> dict[str, Any]:
     capability may read its own files and those that everyone may read, no others.
     """
     own = training.get("securityContext") or {}
-    said = {**(pod.get("securityContext") or {}), **own}
+    effective = {**(pod.get("securityContext") or {}), **own}
     user = {name: own[name] for name in ("runAsUser", "runAsGroup") if own.get(name) is not None}
-    if said.get("runAsUser") is None and not said.get("runAsNonRoot"):
+    if effective.get("runAsUser") is None and not effective.get("runAsNonRoot"):
         user = {**user, "runAsUser": 0}
-    is_root = user.get("runAsUser", said.get("runAsUser")) == 0
+    is_root = user.get("runAsUser", effective.get("runAsUser")) == 0
     return {**RESTRICTED, **user, "runAsNonRoot": not is_root}
 
 

@@ -1,6 +1,6 @@
 """Adapts a plan to the cluster: the workers that a resized job has now, and the restart attempt of its children.
 
-Theory of operation. With `resize: InPlace` a job has as many workers as its spec says, but not always the first ones:
+Theory of operation. With `resize: InPlace` a job has the number of workers of its spec, but not always the first ones:
 the status of the Gang names the workers that leave, and a new worker takes the lowest free index. No field records
 which indexes are in use. They follow from the existing Jobs. If there are too many, the highest indexes leave, or in a
 gang those whose member was removed; if there are too few, the lowest free indexes are added. A Job that is being

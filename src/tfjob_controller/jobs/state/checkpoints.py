@@ -1,4 +1,4 @@
-"""What pods say about the checkpoints of a job of any kind: where they are saved, and whether the last one still is.
+"""The checkpoints of a job, from its pods: where they are saved, and whether the last one still exists.
 
 The containers of a pod end before its native sidecars, which get SIGTERM then. Until they have ended, at most the pod's
 grace period later, the pod's phase stays Running. The container that saves checkpoints uploads the last one in this

@@ -46,7 +46,7 @@ def why_unheard(pod: Pod, training: ContainerStatus) -> str:
     """
     if not training.ready or pod.metadata.deletion_timestamp is not None:
         return ""
-    # A loop, since each sync asks this about each pod.
+    # A loop, which is fast: each sync calls this for each pod.
     for condition in pod.status.conditions:
         if condition.type == "Ready":
             is_unheard = condition.status == "False" and condition.reason in ("", _NODE_NOT_READY)

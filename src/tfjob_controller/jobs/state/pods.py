@@ -1,4 +1,4 @@
-"""What the status of a pod shows about its replica: how its containers ended, and whether it continues."""
+"""Reads the status of a pod: how its containers ended, and whether it continues."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def given_up_since(pod: Pod) -> str | None:
     its exit code (kuberuntime_manager.go:computePodActions, kubelet_pods.go:getPhase, 1.36).
     """
     status = pod.status
-    # First what is so of nearly every pod, since each sync asks this about each of them.
+    # The most frequent case first, since each sync calls this for each pod.
     for sandbox in status.conditions:
         if sandbox.type == _SANDBOX_READY and sandbox.status == "False":
             break

@@ -1,4 +1,4 @@
-"""How containers end: exit codes, and the container runtime's message about a container that cannot start.
+"""The ends of containers: exit codes, and the container runtime's message about a container that cannot start.
 
 0 is success, 1 to 127 a permanent error, 128 to 255 (killed by a signal) a retryable one. Two errors are
 permanent although their exit codes are not: a container that ran out of memory, and one that can never start, because

@@ -1,4 +1,4 @@
-"""What upstream mounts into the pods of an MPI job, and the certificate with which programs report progress."""
+"""Upstream's mounts in the pods of an MPI job, and the certificate with which programs report progress."""
 
 from __future__ import annotations
 

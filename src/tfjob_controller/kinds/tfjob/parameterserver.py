@@ -87,11 +87,11 @@ def default_server_template(template: Part, image: str, config_map: str) -> dict
 
 def _security_context(own: Part, pod: Part) -> dict[str, Any]:
     """The container's own fields, and those of Pod Security `restricted` that neither it nor the pod contradicts."""
-    said = {**pod, **own}
+    effective = {**pod, **own}
     added = {
         name: value
         for name, value in _SECURITY.items()
-        if name not in said and _CONTRADICTIONS.get(name, ("", None)) not in said.items()
+        if name not in effective and _CONTRADICTIONS.get(name, ("", None)) not in effective.items()
     }
     return {**added, **own}
 

@@ -1,4 +1,4 @@
-"""Which running gangs should shrink or grow: the entry point of the autoscaling rules. Pure; live and simulated alike.
+"""The entry point of the autoscaling rules: plans which running gangs shrink or grow. Pure; live and simulated alike.
 
 Theory of operation. `plan_resizes` returns all resize requests that should exist now: it contains existing requests
 that remain valid, and existing requests that it does not contain must be withdrawn. It keeps no state: requests

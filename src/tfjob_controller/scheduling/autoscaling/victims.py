@@ -1,4 +1,4 @@
-"""Which members of running gangs are removed so that a pending gang fits: all or nothing, and no more than needed.
+"""Selects the members of running gangs to remove so that a pending gang fits: all or none, and no more than needed.
 
 Theory of operation. Candidates are ordered, and the shortest prefix is taken with which the pending gang fits, tried
 with the live placement. Then victims are spared whose capacity its placement does not use, and finally each one without

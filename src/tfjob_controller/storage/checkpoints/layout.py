@@ -1,4 +1,4 @@
-"""Where the parts of a checkpoint are in the storage, and what names may be.
+"""The paths of a checkpoint's parts in the storage, and the rules for names.
 
 Theory of operation. Below the URI, or below `node-<index>` in it if each node has checkpoints of its own, there are
 

@@ -1,4 +1,4 @@
-"""What the two processes of `checkpoint save` tell each other: requests and reports, as lines of JSON.
+"""The protocol between the two processes of `checkpoint save`: requests and reports, as lines of JSON.
 
 Only the standard library is imported here, because the watching process imports it.
 """
