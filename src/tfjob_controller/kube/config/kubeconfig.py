@@ -1,9 +1,11 @@
 """Finds and reads the configuration: where the API server is, and which credentials to use there.
 
 Theory of operation. `load_config` tries, in this order, the file it is given, `KUBECONFIG`, the service account of the
-pod it runs in, and `~/.kube/config`. The kubernetes client reads clusters, certificates, proxies and passwords. Tokens
-are different: that client reads the token file of a kubeconfig only once, passes on its line break, and turns a failed
-exec plugin into requests without credentials. So token files and plugins have sources in `credentials.py`.
+pod it runs in, and `~/.kube/config`. Service accounts, and common kubeconfigs (`plainconfig.py`), are read without the
+kubernetes client, which takes 27 MB and half a second of CPU. In all other kubeconfigs the client reads clusters,
+certificates, proxies and passwords. Tokens are different: that client reads the token file of a kubeconfig only once,
+passes on its line break, and turns a failed exec plugin into requests without credentials. So token files and plugins
+have sources in `credentials.py`.
 
 Nothing is sent here. An unusable configuration is a `KubeconfigError`: one line, with the remedy, without secrets.
 Source: client-go tools/clientcmd, rest/config.go.
@@ -15,7 +17,7 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -40,11 +42,10 @@ from tfjob_controller.kube.config.overrides import (
     Impersonation,
     impersonation_of,
 )
-from tfjob_controller.kube.config.plainconfig import read_plain
+from tfjob_controller.kube.config.plainconfig import is_proxied, read_plain
 from tfjob_controller.kube.config.server import ServerConfig
 from tfjob_controller.util.clock import Clock, RealClock
 
-# Importing the client takes 0.3 s and 25 MB; see plainconfig.py for when it is not needed.
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
     from kubernetes.config.kube_config import ConfigNode, KubeConfigMerger
@@ -55,6 +56,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = "~/.kube/config"
 DEFAULT_NAMESPACE = "default"
 
+_UNUSABLE_ACCOUNT = "the service account of this pod cannot be used"
 # How often the client's own refreshing (OIDC, GCP) checks whether its token is due.
 _LIBRARY_SECONDS = 10.0
 
@@ -157,25 +159,35 @@ def _origin(context: str, file: str, overrides: ConfigOverrides) -> str:
 
 
 def _in_cluster(clock: Clock, overrides: ConfigOverrides) -> Config:
+    """The service account of this pod, without the client unless the environment names a proxy."""
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "")
+    authority, namespace_file = SERVICE_ACCOUNT / "ca.crt", SERVICE_ACCOUNT / "namespace"
+    if not (host and port):
+        raise KubeconfigError(f"{_UNUSABLE_ACCOUNT}: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set")
+    if not authority.exists():
+        raise KubeconfigError(f"{_UNUSABLE_ACCOUNT}: {authority} does not exist")
+    url, origin = f"https://{f'[{host}]' if ':' in host else host}:{port}", "the pod's service account"
+    if overrides.server:
+        url, origin = overrides.server, f"--server {overrides.server}"
+    server = ServerConfig(url.rstrip("/"), str(authority))
+    if overrides.authority_file or overrides.skips_verification:
+        server = replace(server, authority_file=overrides.authority_file, verifies=not overrides.skips_verification)
+    if is_proxied(urlsplit(url).hostname or ""):
+        server = _behind_proxy(server, origin)
+    namespace = namespace_file.read_text("utf-8").strip() if namespace_file.exists() else DEFAULT_NAMESPACE
+    source = _token_source(overrides) or token_file(str(SERVICE_ACCOUNT / "token"))
+    return _finish(server, namespace, origin, source, clock, overrides.impersonation)
+
+
+def _behind_proxy(server: ServerConfig, origin: str) -> ServerConfig:
+    """The server with the proxy that the client finds in the environment."""
     from kubernetes.client.configuration import Configuration
-    from kubernetes.config.config_exception import ConfigException
-    from kubernetes.config.incluster_config import InClusterConfigLoader
 
     settings = Configuration()
-    token_path = str(SERVICE_ACCOUNT / "token")
-    try:
-        InClusterConfigLoader(token_path, str(SERVICE_ACCOUNT / "ca.crt"), False).load_and_set(settings)
-    except ConfigException as error:
-        raise KubeconfigError(f"the service account of this pod cannot be used: {error}") from None
-    settings.api_key = {}
-    namespace_file = SERVICE_ACCOUNT / "namespace"
-    namespace = namespace_file.read_text("utf-8").strip() if namespace_file.exists() else DEFAULT_NAMESPACE
-    source, origin = _token_source(overrides) or token_file(token_path), "the pod's service account"
-    if overrides.server:
-        settings.host, origin = overrides.server, f"--server {overrides.server}"
-    if overrides.authority_file or overrides.skips_verification:
-        settings.ssl_ca_cert, settings.verify_ssl = overrides.authority_file, not overrides.skips_verification
-    return _finish(settings, namespace, origin, source, clock, overrides.impersonation)
+    settings.host = server.url
+    settings.proxy_headers = _proxy_headers(settings.proxy)
+    found = _server(settings, origin)
+    return replace(server, proxy=found.proxy, proxy_headers=found.proxy_headers)
 
 
 def _from_kubeconfig(paths: str, context: str | None, clock: Clock, overrides: ConfigOverrides) -> Config:
@@ -209,7 +221,7 @@ def _from_kubeconfig(paths: str, context: str | None, clock: Clock, overrides: C
     settings.proxy_headers = _proxy_headers(settings.proxy)
     namespace = str(chosen.get("namespace") or DEFAULT_NAMESPACE)
     return _finish(
-        settings,
+        _server(settings, origin),
         namespace,
         _origin(name, origin, overrides),
         source or _library_source(settings),
@@ -362,7 +374,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _finish(
-    settings: Configuration,
+    server: ServerConfig,
     namespace: str,
     origin: str,
     source: CredentialSource,
@@ -371,8 +383,8 @@ def _finish(
 ) -> Config:
     impersonation.headers()  # raises if it is invalid
     credentials = Credentials(source, clock)
-    _check_files(settings, credentials, origin)
-    return Config(_server(settings, origin), namespace, origin, credentials, impersonation)
+    _check_files(server, credentials, origin)
+    return Config(server, namespace, origin, credentials, impersonation)
 
 
 def _server(settings: Configuration, origin: str) -> ServerConfig:
@@ -393,18 +405,18 @@ def _server(settings: Configuration, origin: str) -> ServerConfig:
     )
 
 
-def _check_files(settings: Configuration, credentials: Credentials, origin: str) -> None:
+def _check_files(server: ServerConfig, credentials: Credentials, origin: str) -> None:
     """Report invalid certificates now, with their names, rather than in a TLS handshake."""
-    certificate, key = credentials.certificate or (settings.cert_file, settings.key_file)
+    certificate = credentials.certificate or server.certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     what = "the certificate authority"
     try:
-        if settings.ssl_ca_cert:
-            context.load_verify_locations(settings.ssl_ca_cert)
+        if server.authority_file:
+            context.load_verify_locations(server.authority_file)
         what = "the client certificate or its key"
         if certificate:
             # Without a password OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(certificate, key, password="")
+            context.load_cert_chain(*certificate, password="")
     except (OSError, ValueError) as error:
         why = (
             reason_of(error) if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else "not valid PEM"

@@ -131,7 +131,7 @@ def _entry(config: Mapping[str, Any], plural: str, singular: str, name: str) -> 
 def _server(cluster: Mapping[str, Any], folder: str) -> ServerConfig:
     url = str(cluster["server"]).rstrip("/")
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or "@" in parts.netloc or _is_proxied(parts.hostname or ""):
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc or is_proxied(parts.hostname or ""):
         raise _NotPlainError
     authority = _text(cluster, "certificate-authority", folder)
     if authority:
@@ -143,7 +143,7 @@ def _server(cluster: Mapping[str, Any], folder: str) -> ServerConfig:
     return ServerConfig(url, authority_file, "" if authority_file else authority, verifies, name)
 
 
-def _is_proxied(host: str) -> bool:
+def is_proxied(host: str) -> bool:
     """Whether a proxy may be used, which is never the case for this machine."""
     if host in ("localhost", "127.0.0.1", "::1"):
         return False

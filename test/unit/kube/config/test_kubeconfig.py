@@ -114,6 +114,24 @@ class TestInAPod:
         with pytest.raises(KubeconfigError, match="service account of this pod cannot be used"):
             load_config()
 
+    def test_the_kubernetes_client_is_not_imported(self, in_pod: Path) -> None:
+        code = (
+            "import pathlib, sys; from tfjob_controller.kube.config import kubeconfig\n"
+            f"kubeconfig.SERVICE_ACCOUNT = pathlib.Path({str(in_pod)!r})\n"
+            "assert kubeconfig.load_config().namespace == 'pod'\n"
+            "assert 'kubernetes' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+    @pytest.mark.parametrize(("no_proxy", "proxy"), [("", "http://me:p@proxy.test:3128"), ("fd00::1", "")])
+    def test_a_proxy_of_the_environment_is_used(
+        self, no_proxy: str, proxy: str, in_pod: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "http://me:p@proxy.test:3128")
+        monkeypatch.setenv("NO_PROXY", no_proxy)
+        server = load_config().server
+        assert (server.proxy, server.authority_file) == (proxy, str(in_pod / "ca.crt"))
+
     def test_a_pod_without_a_mounted_token_uses_a_kubeconfig(self, tmp_path: Path, in_pod: Path) -> None:
         (in_pod / "token").unlink()
         write(tmp_path / "home/.kube/config", namespace="home")
