@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob.types import decode_tfjob
-from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
+from tfjob_controller.api.trainjob.types import TRAINJOBS as TRAINJOBS_RESOURCE
 from tfjob_controller.jobs.actions.children import build_job, build_service
 from tfjob_controller.jobs.frameworks.environment import TORCH
 from tfjob_controller.jobs.plan.model import Plan
@@ -67,7 +67,7 @@ def children_of(created: Object) -> Iterator[tuple[str, Object]]:
 
 def _plan_of(created: Object) -> Plan:
     if created["kind"] == "TrainJob":
-        job = decode_trainjob(msgspec.json.encode(created))
+        job = TRAINJOBS_RESOURCE.decode(msgspec.json.encode(created))
         return build_train_plan(Recipe(job, TORCH, None, ControllerConfig()))
     named = {**created, "spec": {**created["spec"], "RuntimeId": _RUNTIME_ID}}
-    return build_plan(decode_tfjob(msgspec.json.encode(named)), ControllerConfig(), restart_rules=True)
+    return build_plan(TFJOBS_RESOURCE.decode(msgspec.json.encode(named)), ControllerConfig(), restart_rules=True)

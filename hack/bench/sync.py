@@ -24,7 +24,7 @@ from localcluster.api import Api
 from localcluster.fakekubelet import FakeKubelet
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJOBS as TFJOBS_RESOURCE
-from tfjob_controller.api.tfjob.types import TFJob, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import DONE
 from tfjob_controller.controller.reconciler import Reconciler
@@ -61,7 +61,7 @@ def bench(stage: Stage) -> Iterator[Bench]:
     caches = ControllerCaches(transport, NAMESPACE, clock, [jobs])
     store, metrics = jobs.jobs.store, Metrics("bench")
     kind = TFJobAdapter(store, ControllerConfig(), random.Random(), restart_rules=True)  # noqa: S311 -- names
-    client = ResourceClient(transport, TFJOBS_RESOURCE, decode_tfjob)
+    client = ResourceClient(transport, TFJOBS_RESOURCE)
     recorder = EventRecorder(transport, clock, "bench", "bench")
     writer = caches.writer(Fanout(0))
     reconciler = Reconciler(kind, client, store, caches.snapshots(), writer, recorder, metrics.jobs, clock)

@@ -17,7 +17,6 @@ from bench.report import Reach, alternate, progress, report, size
 from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import by_controller_uid
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import LineStream, Requester
 from tfjob_controller.util.clock import RealClock
@@ -90,7 +89,7 @@ def _job_of(pod: Pod) -> Iterable[str]:
 def informer_of_pods(requester: Requester) -> Informer[Pod]:
     """Returns an informer with an index by owner and one by name, as the controller has them."""
     indexers = {"owner": by_controller_uid, "job": _job_of}
-    return Informer(requester, PODS, decoder_for(Pod), indexers=indexers, clock=RealClock())
+    return Informer(requester, PODS, indexers=indexers, clock=RealClock())
 
 
 def applied(initial: list[bytes], events: list[bytes]) -> float:

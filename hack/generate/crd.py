@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from generate.schema import Extras, Schema, schema_of
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 
 # name, path, description, only with `-o wide`, type
 Column = tuple[str, str, str, bool, str]
@@ -23,7 +23,7 @@ class CustomKind:
     `rules` are those that refer to spec and status together. A kind without `status` has no controller.
     """
 
-    resource: Resource
+    resource: Resource[Object]
     source: str
     description: str
     short_name: str

@@ -11,7 +11,7 @@ from generate.storagerules import ENV, INPUT_RULES, OUTPUT_RULES, checked, requi
 from tfjob_controller.api.common.schema import MAX_LABEL_VALUE
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec, TrainJobStatus
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.names import MAX_NAME
 
 # Longest of a path in a container (Linux' PATH_MAX).
@@ -114,7 +114,7 @@ _RUNTIME_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def _runtime(resource: Resource, description: str, short_name: str) -> CustomKind:
+def _runtime(resource: Resource[Object], description: str, short_name: str) -> CustomKind:
     return CustomKind(
         resource,
         source="src/tfjob_controller/api/trainjob/runtime.py",

@@ -10,9 +10,9 @@ from typing import Any
 from helpers.fakeclock import FakeClock
 from helpers.manifests import tfjob
 from helpers.memoryapi import MemoryApi, Object, Watcher
-from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.common.core import decode_scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler
@@ -22,7 +22,6 @@ from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.kinds.tfjob.kind import TFJobAdapter, TFJobCaches
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.util.timestamps import format_time
 
@@ -133,7 +132,7 @@ class ControllerBench:
         kind = TFJobAdapter(store, ControllerConfig(), random.Random(1), restart_rules=True, gangs=self.gangs)
         return Reconciler(
             kind,
-            ResourceClient(self.api, TFJOBS, decode_tfjob),
+            ResourceClient(self.api, TFJOBS),
             store,
             self.caches.snapshots(),
             self.caches.writer(self.fanout),
@@ -141,7 +140,7 @@ class ControllerBench:
             self.counted,
             self.clock,
             is_busy=lambda: self.is_busy,
-            scales=ResourceClient(self.api, TFJOBS, decoder_for(Scale)),
+            scales=ResourceClient(self.api, TFJOBS.with_decoder(decode_scale)),
             warnings_of=lambda namespace, uids: {uid: self.warnings[uid] for uid in uids if uid in self.warnings},
         )
 

@@ -21,22 +21,20 @@ from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi
 from helpers.poll import eventually
 from tfjob_controller.api.common.cluster import (
+    NODES,
+    RESOURCE_QUOTAS,
     Node,
     PriorityClass,
     ResourceQuota,
     ScheduledPod,
-    decode_node,
-    decode_resource_quota,
 )
-from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
 from tfjob_controller.api.gang import (
     ADMITTED,
     BOUND,
     GANGS,
     Gang,
-    decode_gang,
     gang_key_of,
     index_of,
     kind_of,
@@ -223,12 +221,12 @@ class GangWorld:
             bind_timeout_seconds=BIND_TIMEOUT_SECONDS,
             admitted_timeout_seconds=ADMITTED_TIMEOUT_SECONDS,
         )
-        client = ResourceClient(self._gate, GANGS, decode_gang, retry=False)
+        client = ResourceClient(self._gate, GANGS, retry=False)
         self.pod_api = _Pods(self.pods)
         self._writer = StatusWriter(
             self.gangs,
             client,
-            ResourceClient(self.pod_api, PODS, decode_scheduled_pod),
+            ResourceClient(self.pod_api, SCHEDULED_PODS),
             lambda result, gang: None,
             self.events,
             self.state.wake,
@@ -356,7 +354,7 @@ class GangWorld:
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         }
-        node = self.nodes[name] = decode_node(msgspec.json.encode(body))
+        node = self.nodes[name] = NODES.decode(msgspec.json.encode(body))
         self._node_handler.on_add(node, False)
 
     def remove_node(self, name: str) -> None:
@@ -400,7 +398,7 @@ class GangWorld:
                 "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}][:unschedulable],
             },
         }
-        pod = decode_scheduled_pod(msgspec.json.encode(body))
+        pod = SCHEDULED_PODS.decode(msgspec.json.encode(body))
         old = self.pods.get(key_of(pod))
         self.pods[key_of(pod)] = pod
         self._pod_store.upsert(pod)
@@ -465,7 +463,7 @@ class GangWorld:
             "spec": {"hard": self.quota},
             "status": {"hard": self.quota, "used": used},
         }
-        return [decode_resource_quota(msgspec.json.encode(body))] if self.quota else []
+        return [RESOURCE_QUOTAS.decode(msgspec.json.encode(body))] if self.quota else []
 
     def coming(self, node: str) -> int:
         """Returns the CPUs of the pods whose Bindings to this node are in progress."""
@@ -668,7 +666,7 @@ class GangWorld:
 
 
 def _gang(body: Object) -> Gang:
-    return decode_gang(msgspec.json.encode(body))
+    return GANGS.decode(msgspec.json.encode(body))
 
 
 def _cpu_of(pod: ScheduledPod) -> int:

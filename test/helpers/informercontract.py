@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -34,7 +34,7 @@ class Collection(Protocol):
     """Some objects on a server, as another client sees and changes them."""
 
     requester: Requester
-    resource: Resource
+    resource: Resource[Thing]
     namespace: str
     label_selector: str
 
@@ -45,8 +45,6 @@ class Collection(Protocol):
 
     def cut(self) -> None:
         """Breaks all connections of the requester."""
-
-    def decode(self, raw: Any) -> Thing: ...
 
 
 class Diary:
@@ -84,7 +82,6 @@ class InformerContract:
         informer = Informer(
             collection.requester,
             collection.resource,
-            collection.decode,
             namespace=collection.namespace,
             label_selector=collection.label_selector,
             clock=RealClock(),

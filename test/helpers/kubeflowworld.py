@@ -17,12 +17,12 @@ from helpers.clusterinmemory import START, World
 from helpers.kubeflowmanifests import Manifest, kubeflow_runtime, kubeflow_trainjob
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.kubeflowtrainer.runtime import KubeflowRuntime, decode_kubeflow_runtime
+from tfjob_controller.api.kubeflowtrainer.runtime import KUBEFLOW_TRAINING_RUNTIMES, KubeflowRuntime
 from tfjob_controller.api.kubeflowtrainer.types import (
+    KUBEFLOW_TRAINJOBS,
     KubeflowTrainJob,
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
-    decode_kubeflow_trainjob,
 )
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
@@ -38,11 +38,11 @@ from tfjob_controller.util.timestamps import format_time
 def decoded_kubeflow(manifest: Manifest, **metadata: Any) -> KubeflowTrainJob:
     """Returns the job of a manifest as the controller reads it."""
     meta = {"namespace": "ns", "uid": "uid-job", "generation": 1, "creationTimestamp": format_time(START), **metadata}
-    return decode_kubeflow_trainjob(json.dumps({**manifest, "metadata": manifest["metadata"] | meta}).encode())
+    return KUBEFLOW_TRAINJOBS.decode(json.dumps({**manifest, "metadata": manifest["metadata"] | meta}).encode())
 
 
 def decoded_runtime(manifest: Manifest) -> KubeflowRuntime:
-    return decode_kubeflow_runtime(json.dumps(manifest).encode())
+    return KUBEFLOW_TRAINING_RUNTIMES.decode(json.dumps(manifest).encode())
 
 
 def kubeflow_recipe(

@@ -7,8 +7,6 @@ import msgspec
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-THINGS = Resource("example.com", "v1", "things", "Thing")
-
 
 class Thing(msgspec.Struct, frozen=True):
     """An object whose `size` must be a number; any other value cannot be decoded."""
@@ -18,6 +16,7 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 decode_thing = decoder_for(Thing)
+THINGS = Resource("example.com", "v1", "things", "Thing", decode_thing)
 
 
 def thing(name: str, version: int, *, uid: str = "", size: int = 0, labels: dict[str, str] | None = None) -> Thing:

@@ -11,7 +11,7 @@ from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import Pod, Secret
-from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, decode_trainjob
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.controller.outcome import Outcome
@@ -93,7 +93,7 @@ class TrainBench:
         kind = TrainJobAdapter(runtimes, CONFIG, self.logs, self.clock, restart_rules=True)
         return Reconciler(
             kind,
-            ResourceClient(self.api, TRAINJOBS, decode_trainjob),
+            ResourceClient(self.api, TRAINJOBS),
             self.trainjobs.jobs.store,
             self.caches.snapshots(),
             self.caches.writer(Fanout(0)),

@@ -25,10 +25,10 @@ from helpers.specchanges import CHANGES
 from helpers.trainchanges import TRAIN_CHANGES
 from helpers.trainmanifests import override, role_template, runtime, trainjob
 from localcluster.api import Api, RefusedError
-from tfjob_controller.api.tfjob.types import TFJOBS, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.tfjob.validation import WORKERS_OUTSIDE, validate
-from tfjob_controller.api.trainjob.runtime import decode_training_runtime
-from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.api.trainjob.runtime import TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
 from tfjob_controller.api.trainjob.validation import validate_runtime
 
@@ -155,7 +155,7 @@ def test_the_controller_refuses_all_tfjobs_that_the_api_server_refuses(api: Api,
     manifest = {**tfjob(), "spec": spec}
     refusal = api_refusal(api, TFJOBS.path(crd_namespace), manifest)
     assume(".template.spec." not in (refusal or ""))
-    assert refusal is None or validate(decode_tfjob(json.dumps(manifest).encode())) is not None, refusal
+    assert refusal is None or validate(TFJOBS.decode(json.dumps(manifest).encode())) is not None, refusal
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -186,8 +186,8 @@ def api_refusal(api: Api, path: str, manifest: Manifest) -> str | None:
 def train_verdict(manifest: Manifest) -> str | None:
     raw = json.dumps(manifest).encode()
     if manifest["kind"] == "TrainJob":
-        return validate_trainjob(decode_trainjob(raw))
-    return validate_runtime(decode_training_runtime(raw))
+        return validate_trainjob(TRAINJOBS.decode(raw))
+    return validate_runtime(TRAINING_RUNTIMES.decode(raw))
 
 
 @pytest.mark.parametrize("good", [*GOOD_MANIFESTS, *GOOD_TRAINJOBS, *GOOD_RUNTIMES], ids=named)

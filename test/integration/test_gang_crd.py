@@ -18,7 +18,6 @@ from tfjob_controller.api.gang import (
     MIN_ABOVE_COUNT,
     NODE_AFFINITY_TOO_LARGE,
     TOO_MANY_MEMBERS,
-    decode_gang,
     placed_nodes,
 )
 
@@ -73,7 +72,7 @@ def test_tolerations_and_affinity_are_kept_whole(kubectl: Kubectl) -> None:
     kubectl.must("create", "-f", "-", manifest=gang(member))
     stored = kubectl.must("get", "gg", "g", "-o", "json")
     assert json.loads(stored)["spec"]["members"] == [{**member, "count": 1}]
-    decoded = decode_gang(stored.encode()).spec.members[0]
+    decoded = GANGS.decode(stored.encode()).spec.members[0]
     assert (decoded.node_affinity, decoded.tolerations) == (terms, tuple(tolerations))
 
 
@@ -142,7 +141,7 @@ def test_the_largest_gang_is_taken_and_decoded(kubectl: Kubectl) -> None:
     ]
     kubectl.must("create", "-f", "-", manifest=gang(*members))
     stored = json.dumps(json.loads(kubectl.must("get", "gg", "g", "-o", "json")))
-    assert len(decode_gang(stored.encode()).spec.members) == 16
+    assert len(GANGS.decode(stored.encode()).spec.members) == 16
 
 
 @pytest.mark.parametrize(("count", "most_bytes"), [(5_000, 600_000), (MAX_MEMBERS, 1_100_000)])
@@ -159,7 +158,7 @@ def test_a_gang_on_thousands_of_nodes_with_long_names_is_far_below_the_limit_of_
     control_plane.api.patch(f"{path}/status", {"status": status})
     stored = json.dumps(control_plane.api.get(path), separators=(",", ":")).encode()
     assert len(stored) < most_bytes
-    assert len(placed_nodes(decode_gang(stored).status)) == count
+    assert len(placed_nodes(GANGS.decode(stored).status)) == count
     shown = kubectl.must("get", "gangs")
     assert members in shown
     assert max(map(len, shown.splitlines())) < 200

@@ -31,8 +31,6 @@ from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.meta import ObjectMeta, Resource, version_of
 from tfjob_controller.util.clock import RealClock
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-
 pytestmark = pytest.mark.cluster
 
 
@@ -50,12 +48,14 @@ def decode(raw: Any) -> Thing:
     return Thing(parcel.metadata, int(parcel.data.get("size", 0)))
 
 
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", decode)
+
+
 class Parcels:
     """Labelled ConfigMaps of one namespace, by server-side apply; the informer's requester goes through a proxy."""
 
     resource = CONFIG_MAPS
     label_selector = "test=parcel"
-    decode = staticmethod(decode)
 
     def __init__(self, cluster: Cluster, namespace: str, proxy: FaultProxy, folder: Path) -> None:
         self.namespace = namespace
@@ -82,7 +82,6 @@ class Parcels:
         return Informer(
             self.requester,
             CONFIG_MAPS,
-            decode,
             namespace=self.namespace,
             label_selector=self.label_selector,
             indexers={"size": lambda obj: [str(obj.size)]},
@@ -182,7 +181,7 @@ def test_a_server_that_refuses_streaming_lists_is_listed_in_pages(
 
 def test_a_missing_crd_is_named_until_it_is_there(parcels: Parcels, api: Api) -> None:
     gadgets = Resource("bench.example.com", "v1", "gadgets", "Gadget")
-    informer = Informer(parcels.requester, gadgets, decode_thing, clock=RealClock())
+    informer = Informer(parcels.requester, gadgets.with_decoder(decode_thing), clock=RealClock())
     informer.start()
     try:
         eventually(lambda: informer.last_error, timeout=LIMIT_SECONDS)
@@ -201,7 +200,7 @@ def test_missing_rights_are_reported_with_their_account(
 ) -> None:
     token = new_service_account(control_plane.api, parcels.namespace, "nobody", [])
     with contextlib.closing(_transport(write_kubeconfig(control_plane, token, tmp_path / "nobody"))) as requester:
-        informer = Informer(requester, CONFIG_MAPS, decode, clock=RealClock())
+        informer = Informer(requester, CONFIG_MAPS, clock=RealClock())
         informer.start()
         try:
             eventually(lambda: informer.last_error, timeout=LIMIT_SECONDS)

@@ -27,7 +27,7 @@ from helpers.policies import (
 from helpers.poll import eventually
 from helpers.renderings import SYSTEM
 from localcluster.api import RefusedError
-from tfjob_controller.api.gang import decode_gang
+from tfjob_controller.api.gang import GANGS as GANG_KIND
 from tfjob_controller.gangscheduler.provisioning.bodies import request_bodies
 
 pytestmark = pytest.mark.cluster
@@ -261,7 +261,7 @@ def test_the_gang_scheduler_creates_and_deletes_its_own_requests_with_their_temp
         "priorityClassName": "system-node-critical",
     }
     body = {**child("gangs"), "spec": {"members": [member, {**member, "name": "master", "count": 1}]}}
-    gang = decode_gang(msgspec.json.encode(site.admin.create(GANGS.format(site.namespace), body)))
+    gang = GANG_KIND.decode(msgspec.json.encode(site.admin.create(GANGS.format(site.namespace), body)))
     bodies = request_bodies(gang, "check-capacity.autoscaling.x-k8s.io", 1)
     objects = [(TEMPLATES, each) for each in bodies.templates] + [(REQUESTS, bodies.request)]
     for path, each in objects:

@@ -25,7 +25,6 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 pytestmark = pytest.mark.cluster
 
 WAIT_SECONDS = 60.0
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 WATCH = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
 
 
@@ -34,11 +33,14 @@ class Parcel(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", decoder_for(Parcel))
+
+
 Parcels = ResourceClient[Parcel]
 
 
 def parcels_of(transport: Transport) -> Parcels:
-    return ResourceClient(transport, CONFIG_MAPS, decoder_for(Parcel))
+    return ResourceClient(transport, CONFIG_MAPS)
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from helpers.fuzzing import FUZZ, bounded, documents, mutations, outcome
 from helpers.goodmanifests import GOOD_MANIFESTS
 from helpers.trainmanifests import role_template, runtime, trainjob
-from tfjob_controller.api.common.cluster import decode_node
+from tfjob_controller.api.common.cluster import NODES
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.quantity import MAX_QUANTITY, milli_of
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.gang import decode_gang
-from tfjob_controller.api.tfjob.types import decode_tfjob
-from tfjob_controller.api.trainjob.runtime import decode_training_runtime
-from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
+from tfjob_controller.api.gang import GANGS
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.runtime import TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.controller.decoders import decode_job, decode_pod, decode_pod_group
 from tfjob_controller.kube import codec, nesting
 from tfjob_controller.kube.cache.watchdecoder import (
@@ -58,8 +58,8 @@ GANG = {
     "status": {"phase": "Admitted", "attempt": 1},
 }
 NODE = {"metadata": META, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}, "status": {"allocatable": {}}}
-TFJOBS = [{**each.manifest, "metadata": META} for each in GOOD_MANIFESTS]
-TRAINJOBS = [{**trainjob(runtimeRef={"name": "torch"}), "metadata": META}]
+TFJOB_BODIES = [{**each.manifest, "metadata": META} for each in GOOD_MANIFESTS]
+TRAINJOB_BODIES = [{**trainjob(runtimeRef={"name": "torch"}), "metadata": META}]
 RUNTIMES = [{**runtime(template=role_template(env=[{"name": "a", "value": "b"}])), "metadata": META}]
 STATUS = {
     "kind": "Status",
@@ -70,7 +70,7 @@ STATUS = {
 }
 END = {"metadata": {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}}
 EVENTS = [
-    *({"type": type_, "object": TFJOBS[0]} for type_ in ("ADDED", "MODIFIED", "DELETED")),
+    *({"type": type_, "object": TFJOB_BODIES[0]} for type_ in ("ADDED", "MODIFIED", "DELETED")),
     {"type": "ADDED", "object": POD},
     {"type": "BOOKMARK", "object": END},
     {"type": "ERROR", "object": STATUS},
@@ -78,13 +78,13 @@ EVENTS = [
 LIST = {"metadata": {"resourceVersion": "5", "continue": "c", "remainingItemCount": 3}, "items": [POD, JOB]}
 
 DECODERS: dict[Callable[[bytes], Any], list[dict[str, Any]]] = {
-    decode_tfjob: TFJOBS,
-    decode_trainjob: TRAINJOBS,
-    decode_training_runtime: RUNTIMES,
-    decode_gang: [GANG],
+    TFJOBS.decode: TFJOB_BODIES,
+    TRAINJOBS.decode: TRAINJOB_BODIES,
+    TRAINING_RUNTIMES.decode: RUNTIMES,
+    GANGS.decode: [GANG],
     decode_pod_group: [GANG],
-    decode_node: [NODE],
-    decode_scheduled_pod: [POD],
+    NODES.decode: [NODE],
+    SCHEDULED_PODS.decode: [POD],
     codec.decoder_for(Pod): [POD],
     codec.decoder_for(BatchJob): [JOB],
     decode_pod: [POD],
@@ -162,7 +162,7 @@ def test_an_error_response_of_any_content_becomes_an_api_error(status: int, body
 
 
 @FUZZ
-@given(documents([*TFJOBS, POD]) | mutations([b'{"a": [{"b": "c"}]}']))
+@given(documents([*TFJOB_BODIES, POD]) | mutations([b'{"a": [{"b": "c"}]}']))
 def test_truncated_json_means_the_same_above_the_limit(data: bytes) -> None:
     with bounded(len(data)):
         truncated = nesting.truncate(data)

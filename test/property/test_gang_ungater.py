@@ -12,9 +12,8 @@ from helpers.fakeclock import FakeClock
 from helpers.gangs import a_node, workers
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.gang import Gang, decode_gang, required_on_node
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
+from tfjob_controller.api.gang import GANGS, Gang, required_on_node
 from tfjob_controller.gangscheduler.binding.ungater import Ungater
 from tfjob_controller.gangscheduler.state.informers import BY_GANG, by_gang
 from tfjob_controller.kube.cache.store import Store
@@ -111,10 +110,10 @@ def test_a_pod_is_patched_if_and_only_if_it_waits_for_its_placement(
         },
     }
     gangs: Store[Gang] = Store()
-    gangs.upsert(decode_gang(msgspec.json.encode(gang)))
+    gangs.upsert(GANGS.decode(msgspec.json.encode(gang)))
     pods: Store[ScheduledPod] = Store({BY_GANG: by_gang})
-    pods.upsert(decode_scheduled_pod(msgspec.json.encode(api.objects[f"{PATH}/p"])))
-    ungater = Ungater(gangs, pods, ResourceClient(api, PODS, decode_scheduled_pod), FakeClock(), threads=1)
+    pods.upsert(SCHEDULED_PODS.decode(msgspec.json.encode(api.objects[f"{PATH}/p"])))
+    ungater = Ungater(gangs, pods, ResourceClient(api, SCHEDULED_PODS), FakeClock(), threads=1)
     assert ungater.ungate("ns/p") is None
 
     kind, index = members.get(f"{PREFIX}/member-kind"), members.get("batch.kubernetes.io/job-completion-index")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.scripted import PatientClock
-from helpers.things import THINGS, Thing, decode_thing
+from helpers.things import THINGS, Thing
 from helpers.world import NAMES, Act, Action, World
 from tfjob_controller.kube.cache.reflector import Reflector
 from tfjob_controller.kube.cache.store import Added, Change, Deleted, Store, Synced, Updated
@@ -36,9 +36,7 @@ class Cache:
         self.assumed: list[Thing] = []
         self.store.subscribe(self.hear)
         self.world = World(script, self.assume, lambda: self.reflector.stop())
-        self.reflector = Reflector(
-            self.world, THINGS, decode_thing, self.apply, clock=PatientClock(), rng=random.Random(0)
-        )
+        self.reflector = Reflector(self.world, THINGS, self.apply, clock=PatientClock(), rng=random.Random(0))
         self.reflector.run()
 
     def assume(self, obj: Thing) -> bool:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from helpers.anytrainspec import runtime_specs, train_specs
 from helpers.examples import examples
 from helpers.trainworld import CLAIM, CONFIG, IN_STEPS, framework_of, runtime_spec, train_plan
-from tfjob_controller.api.trainjob.runtime import decode_training_runtime
-from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.api.trainjob.runtime import TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.api.trainjob.validation import validate, validate_runtime, validate_with_runtime
 from tfjob_controller.jobs.actions.children import build_job, build_service
 from tfjob_controller.jobs.naming import INDEX_REFERENCE
@@ -37,8 +37,8 @@ def decoded(spec: Any, meta: Mapping[str, Any]) -> bytes:
 @settings(max_examples=examples(400))
 def test_every_valid_job_is_planned_or_refused_in_one_line(spec: Any, its: Any, has_gang: bool) -> None:
     meta = {"name": "a", "namespace": "ns", "uid": "u"}
-    job = decode_trainjob(decoded(spec, meta))
-    runtime = decode_training_runtime(decoded(its, {"name": "r"})) if its is not None else None
+    job = TRAINJOBS.decode(decoded(spec, meta))
+    runtime = TRAINING_RUNTIMES.decode(decoded(its, {"name": "r"})) if its is not None else None
     if validate(job) is not None or (runtime is not None and validate_runtime(runtime) is not None):
         return
     theirs = runtime.spec if runtime is not None else None

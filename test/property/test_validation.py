@@ -13,7 +13,7 @@ from helpers.manifests import master, parameter_servers, tfjob, workers
 from tfjob_controller.api.common.podtemplates import apply_accelerators
 from tfjob_controller.api.controllerconfig import Accelerator, ControllerConfig, EnvVar, HostVolume
 from tfjob_controller.api.tfjob.defaults import chief_of, replicas_of
-from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MAX_REPLICAS, TFJob, decode_tfjob
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MAX_REPLICAS, TFJOBS, TFJob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.kinds.tfjob.plan import build_plan
@@ -25,7 +25,7 @@ MAX_ENVIRONMENT_STRING = 32 * 4096
 
 
 def decoded(spec: Any, status: Any = None) -> TFJob:
-    return decode_tfjob(json.dumps({"metadata": {"name": "a"}, "spec": spec, "status": status}).encode())
+    return TFJOBS.decode(json.dumps({"metadata": {"name": "a"}, "spec": spec, "status": status}).encode())
 
 
 @settings(max_examples=examples(300))

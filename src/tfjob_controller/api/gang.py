@@ -24,8 +24,6 @@ from tfjob_controller.kube import nesting
 from tfjob_controller.kube.kept import Owns, anybody, kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-GANGS = Resource("scheduling.kubeflow.org", "v1alpha1", "gangs", "Gang")
-
 # Labels of the pods of a gang.
 GANG_LABEL = "scheduling.kubeflow.org/gang"
 MEMBER_LABEL = "scheduling.kubeflow.org/member"
@@ -395,7 +393,7 @@ def _objects(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-decode_gang = gang_decoder()
+GANGS = Resource("scheduling.kubeflow.org", "v1alpha1", "gangs", "Gang", gang_decoder())
 
 
 def wanted_members(gang: Gang) -> tuple[str, ...]:

@@ -15,9 +15,6 @@ from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, Resource
 
-PROVISIONING_REQUESTS = Resource("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest")
-POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
-
 # Annotations of the pods that use the nodes: the autoscaler adds no others for them.
 CONSUME_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
@@ -89,7 +86,7 @@ def _is_gang(owner: OwnerReference) -> bool:
 
 
 _decode = kept_decoder(ProvisioningRequest, (NUMBER_LABEL,), is_kept=_is_gang)
-decode_pod_template = kept_decoder(PodTemplate)
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate", kept_decoder(PodTemplate))
 
 
 def decode_provisioning_request(raw: bytes | msgspec.Raw) -> ProvisioningRequest:
@@ -108,3 +105,8 @@ def decode_provisioning_request(raw: bytes | msgspec.Raw) -> ProvisioningRequest
         for condition in request.status.conditions[:MAX_LISTED]
     )
     return replace(request, spec=spec, status=ProvisioningRequestStatus(conditions))
+
+
+PROVISIONING_REQUESTS = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", decode_provisioning_request
+)

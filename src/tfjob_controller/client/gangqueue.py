@@ -18,7 +18,7 @@ from datetime import datetime
 
 import msgspec
 
-from tfjob_controller.api.common.cluster import NODES, Node, decode_node
+from tfjob_controller.api.common.cluster import NODES, Node
 from tfjob_controller.api.common.quantity import PODS, amount_from, quantity_of
 from tfjob_controller.api.gang import (
     ADMITTED,
@@ -29,7 +29,6 @@ from tfjob_controller.api.gang import (
     Gang,
     GangMeta,
     Missing,
-    decode_gang,
     kind_of,
     must_leave,
 )
@@ -116,7 +115,7 @@ def read_queue(requester: Requester, namespace: str) -> GangQueue:
 
     Raises `ApiError`, and `ClientError` if the cluster has no Gangs.
     """
-    client = ResourceClient(requester, GANGS, _decode, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
+    client = ResourceClient(requester, GANGS.with_decoder(_decode), timeout_seconds=_TIMEOUT_SECONDS, retry=False)
     try:
         gangs = client.list(namespace)
     except ApiError as error:
@@ -143,12 +142,12 @@ class _ReportedGang:
 
 
 def _decode(item: bytes | msgspec.Raw) -> _ReportedGang:
-    return _ReportedGang(decode_gang(item), status_time(item))
+    return _ReportedGang(GANGS.decode(item), status_time(item))
 
 
 def _read_nodes(requester: Requester) -> Sequence[Node] | None:
     try:
-        return ResourceClient(requester, NODES, decode_node, timeout_seconds=_TIMEOUT_SECONDS, retry=False).list()
+        return ResourceClient(requester, NODES, timeout_seconds=_TIMEOUT_SECONDS, retry=False).list()
     except ApiError as error:
         if error.is_forbidden:
             return None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.common.core import decode_scale
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.client.errors import ClientError, JobDeletedError, JobEndedError, WaitTimeoutError
@@ -18,7 +18,6 @@ from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
 from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_deletion, is_reached
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ class Job:
         """False on a conflicting change. The scale subresource checks the version, but not the UID."""
         version = self.refresh().snapshot.metadata.resource_version
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
-        scales = ResourceClient(self._connection.requester, self._seen.kind.resource, decoder_for(Scale))
+        scales = ResourceClient(self._connection.requester, self._seen.kind.resource.with_decoder(decode_scale))
         with self._connection.client_errors():
             try:
                 scales.patch(self.namespace, self.name, change, subresource="scale", dry_run=dry_run)

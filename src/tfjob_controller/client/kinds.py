@@ -150,6 +150,6 @@ def snapshot_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], Snapsh
 
     def decode(raw: bytes | msgspec.Raw) -> Snapshot:
         body = nesting.truncate(bytes(raw))
-        return Snapshot(kind, kind.decode(body), body)
+        return Snapshot(kind, kind.resource.decode(body), body)
 
     return decode

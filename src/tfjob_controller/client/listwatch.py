@@ -28,7 +28,6 @@ from tfjob_controller.client.reader import TABLE, Connection, Reader, TableRow
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
 from tfjob_controller.kube.cache.watchdecoder import (
-    Decode,
     DeleteDelta,
     Delta,
     ObjectReader,
@@ -40,7 +39,7 @@ from tfjob_controller.kube.cache.watchdecoder import (
 )
 from tfjob_controller.kube.codec import decode_list, decoder_for
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of, version_of
+from tfjob_controller.kube.meta import Decode, ObjectMeta, ObjectT, key_of, version_of
 from tfjob_controller.kube.requester import LineStream
 from tfjob_controller.util.backoff import DecorrelatedBackoff
 from tfjob_controller.util.clock import Clock

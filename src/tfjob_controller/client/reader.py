@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
+from tfjob_controller.api.common.cluster import NAMESPACES
+from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
 from tfjob_controller.client.kinds import TFJOB, AnyJob, Snapshot, snapshot_decoder
@@ -30,13 +31,10 @@ from tfjob_controller.kube.meta import ObjectMeta, PathError, Resource, controll
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock, RealClock
 
-# The core API returns the events of both APIs.
-EVENTS = Resource("", "v1", "events", "Event")
 # The limits for the events of one object. The API server keeps events for an hour; a text is shown in one line.
 MAX_EVENTS, MAX_EVENT_CHARACTERS = 5000, 1024
 # The limit for the events of one object. For comparison: a thousand pods have five megabytes.
 MAX_READ_BYTES = 30_000_000
-_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 # The content type that kubectl requests: the server chooses the columns and computes their cells, such as ages.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 # Short, because a user waits, and can repeat the call.
@@ -111,7 +109,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _decode_table = decoder_for(TablePage)
-_decode_event = decoder_for(Event)
+# The core API returns the events of both APIs.
+EVENTS = Resource("", "v1", "events", "Event", decoder_for(Event))
 
 
 def _shortened(event: Event) -> Event:
@@ -147,7 +146,8 @@ class Connection:
     clock: Clock = field(default_factory=RealClock)
 
     def of(self, kind: ClientKind) -> ResourceClient[Snapshot]:
-        return ResourceClient(self.requester, kind.resource, snapshot_decoder(kind), timeout_seconds=_TIMEOUT_SECONDS)
+        snapshots = kind.resource.with_decoder(snapshot_decoder(kind))
+        return ResourceClient(self.requester, snapshots, timeout_seconds=_TIMEOUT_SECONDS)
 
     def create(self, kind: ClientKind, namespace: str, body: bytes, query: Mapping[str, str]) -> Snapshot:
         path = kind.resource.path(namespace)
@@ -190,10 +190,10 @@ class Reader:
         self._selectors = (label_selector, field_selector)
         self.kind = kind
         self._requester = requester
-        self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, kind.decode, **_PATIENCE)
-        self._jobs = ResourceClient(requester, JOBS, decoder_for(BatchJob), **_PATIENCE)
-        self._pods = ResourceClient(requester, PODS, decoder_for(Pod), **_PATIENCE)
-        self._events = ResourceClient(requester, EVENTS, decoder_for(Event), **_PATIENCE)
+        self._own: ResourceClient[Any] = ResourceClient(requester, kind.resource, **_PATIENCE)
+        self._jobs = ResourceClient(requester, JOBS, **_PATIENCE)
+        self._pods = ResourceClient(requester, PODS, **_PATIENCE)
+        self._events = ResourceClient(requester, EVENTS, **_PATIENCE)
 
     @property
     def selectors(self) -> dict[str, str]:
@@ -247,7 +247,7 @@ class Reader:
 
     def gangs(self, seen: Snapshot) -> Sequence[Any]:
         """Returns the Gangs of a job as plain JSON; none if the cluster has no Gangs or the user may not list them."""
-        client = ResourceClient(self._requester, GANGS, msgspec.json.decode, **_PATIENCE)
+        client = ResourceClient(self._requester, GANGS.with_decoder(msgspec.json.decode), **_PATIENCE)
         selector = selector_string(job_labels(seen.metadata.name, seen.runtime_id, self.kind.name_label))
         try:
             return client.list(self.namespace, selector)
@@ -260,7 +260,7 @@ class Reader:
         """Returns the first `MAX_EVENTS` events of an object, with texts of at most `MAX_EVENT_CHARACTERS`."""
         pages = self._events.pages(self.namespace, field_selector=f"involvedObject.uid={uid}")
         items = islice((item for page in pages for item in page.items), MAX_EVENTS)
-        return [_shortened(_decode_event(item)) for item in within_bytes(items, MAX_READ_BYTES)]
+        return [_shortened(EVENTS.decode(item)) for item in within_bytes(items, MAX_READ_BYTES)]
 
 
 def _read_table(body: bytes) -> TablePage:
@@ -278,7 +278,7 @@ def namespace_problem(requester: Requester, namespace: str) -> str:
 
     Empty for any other namespace, and if the user may not read it. Raises `ApiError`.
     """
-    client = ResourceClient(requester, _NAMESPACES, msgspec.json.decode, **_PATIENCE)
+    client = ResourceClient(requester, NAMESPACES.with_decoder(msgspec.json.decode), **_PATIENCE)
     try:
         manifest = client.get("", namespace)
     except ApiError as error:

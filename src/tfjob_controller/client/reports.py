@@ -84,8 +84,7 @@ class StatusReport(msgspec.Struct, frozen=True):
         return ""
 
 
-class _LeaseMeta(msgspec.Struct, frozen=True, rename="camel"):
-    namespace: str = ""
+class _LeaseMeta(ObjectMeta, frozen=True, rename="camel"):
     managed_fields: tuple[ManagedFieldsEntry, ...] = ()
 
 
@@ -98,21 +97,8 @@ class _Lease(msgspec.Struct, frozen=True):
         return max((entry.time for entry in self.metadata.managed_fields), default="") or self.spec.renew_time or ""
 
 
-class _PodCondition(msgspec.Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
-class _PodStatus(msgspec.Struct, frozen=True):
-    conditions: tuple[_PodCondition, ...] = ()
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    status: _PodStatus = _PodStatus()
-
-
 _decode_managed = decoder_for(ManagedObject)
+_decode_lease = decoder_for(_Lease)
 
 
 def status_time(item: bytes | msgspec.Raw) -> str:
@@ -159,14 +145,13 @@ def read_report(requester: Requester, program: str, time: str, namespace: str = 
 
 
 def _lease(requester: Requester, name: str, namespace: str) -> _Lease | None:
-    client: ResourceClient[Any] = ResourceClient(requester, LEASES, decoder_for(_Lease), **_PATIENCE)
+    client = ResourceClient(requester, LEASES.with_decoder(_decode_lease), **_PATIENCE)
     try:
-        lease: _Lease = client.get(namespace, name)
+        return client.get(namespace, name)
     except ApiError as error:
         if error.is_not_found:
             return None
         raise
-    return lease
 
 
 def _state(lease: _Lease, status_changed: str, now: datetime | None) -> str:
@@ -197,6 +182,6 @@ def _may_have_ready_pod(requester: Requester, name: str, namespace: str) -> bool
 
 
 def _has_ready_pod(requester: Requester, name: str, namespace: str) -> bool:
-    pods = ResourceClient(requester, PODS, decoder_for(_Pod), **_PATIENCE).list(namespace, f"app={name}")
+    pods = ResourceClient(requester, PODS, **_PATIENCE).list(namespace, f"app={name}")
     conditions = [condition for pod in pods for condition in pod.status.conditions]
     return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)

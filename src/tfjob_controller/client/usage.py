@@ -17,7 +17,6 @@ from tfjob_controller.api.common.cluster import (
     NODES,
     Node,
     ScheduledPod,
-    decode_node,
 )
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
@@ -29,7 +28,6 @@ from tfjob_controller.api.gang import (
     GANGS,
     Gang,
     Member,
-    decode_gang,
     gang_key_of,
     index_of,
     kind_of,
@@ -55,7 +53,7 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.requester import Requester
 
 _KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
-_decode_pod = scheduled_pod_decoder((*GANG_LABELS, *_KINDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX))
+_PODS = PODS.with_decoder(scheduled_pod_decoder((*GANG_LABELS, *_KINDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX)))
 _ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
@@ -241,6 +239,9 @@ class _JobIdentity(msgspec.Struct, frozen=True):
     spec: _JobSpec = _JobSpec()
 
 
+_decode_job = decoder_for(_JobIdentity)
+
+
 def _key_of(job: _JobIdentity, word: str) -> JobKey:
     meta = job.metadata
     return meta.namespace, f"{word}/{name_value(meta.name)}", job.spec.runtime_id or runtime_id_of(meta.uid)
@@ -253,7 +254,7 @@ def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[J
     for resource in resources:
         word = resource.kind.lower()
         try:
-            jobs = ResourceClient(requester, resource, decoder_for(_JobIdentity), **_PATIENCE).list(namespace)
+            jobs = ResourceClient(requester, resource.with_decoder(_decode_job), **_PATIENCE).list(namespace)
         except ApiError as error:
             if error.is_forbidden:
                 found.pop(word, None)
@@ -268,7 +269,7 @@ def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[J
 def _read_gangs(requester: Requester) -> Sequence[Gang]:
     """The gangs of all namespaces; none without that kind, or without the right to list it."""
     try:
-        return ResourceClient(requester, GANGS, decode_gang, **_PATIENCE).list()
+        return ResourceClient(requester, GANGS, **_PATIENCE).list()
     except ApiError as error:
         if error.is_forbidden or error.is_not_found:
             return ()
@@ -277,9 +278,9 @@ def _read_gangs(requester: Requester) -> Sequence[Gang]:
 
 def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
     """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
-    pods = ResourceClient(requester, PODS, _decode_pod, **_PATIENCE)
+    pods = ResourceClient(requester, _PODS, **_PATIENCE)
     try:
-        nodes = ResourceClient(requester, NODES, decode_node, **_PATIENCE).list()
+        nodes = ResourceClient(requester, NODES, **_PATIENCE).list()
         return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""
     except ApiError as error:
         if not error.is_forbidden:

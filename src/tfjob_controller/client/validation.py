@@ -57,7 +57,7 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
     except (TypeError, ValueError) as error:
         raise ClientError(f"the manifest has a value that JSON cannot represent: {error}") from None
     try:
-        job = kind.decode(body)
+        job = kind.resource.decode(body)
     except msgspec.MsgspecError as error:
         raise ClientError(f"the manifest is not a {kind.resource.kind}: {error}") from None
     for field, violation in _name_violations(metadata, where):

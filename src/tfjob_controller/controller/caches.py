@@ -60,9 +60,8 @@ from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCach
 from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.cache.store import IndexFunction, Store, by_controller_uid
-from tfjob_controller.kube.cache.watchdecoder import Decode
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.meta import ObjectT, Resource
+from tfjob_controller.kube.meta import Decode, ObjectT, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.util.clock import Clock
@@ -85,12 +84,12 @@ class ControllerCaches:
         *,
         gangs: bool = True,
         autoscalers: bool = True,
-        pod_groups: Resource | None = None,
+        pod_groups: Resource[Any] | None = None,
     ) -> None:
         self._requester, self._namespace, self._clock = requester, namespace, clock
         self._informers = [informer for caches in kinds for informer in caches.all]
         # The only list of the kinds of children; each kind adds itself.
-        self._clients: dict[Resource, ChildClient[Any]] = {}
+        self._clients: dict[Resource[Any], ChildClient[Any]] = {}
         owner = {BY_OWNER: by_controller_uid}
         self.jobs: Informer[BatchJob] = self._watch(JOBS, decode_job, owner, is_strict=True)
         self.services: Informer[Service] = self._watch(SERVICES, decode_service, owner)
@@ -112,37 +111,37 @@ class ControllerCaches:
 
     def _watch(
         self,
-        resource: Resource,
+        resource: Resource[Any],
         decode: Decode[ObjectT],
         indexers: Mapping[str, IndexFunction[ObjectT]] | None = None,
         *,
         is_strict: bool = False,
     ) -> Informer[ObjectT]:
+        kind = resource.with_decoder(decode)
         informer: Informer[ObjectT] = Informer(
             self._requester,
-            resource,
-            decode,
+            kind,
             namespace=self._namespace,
             label_selector=CHILD_SELECTOR,
             indexers=indexers,
             clock=self._clock,
         )
         self._informers.append(informer)
-        client = ResourceClient(self._requester, resource, decode)
+        client = ResourceClient(self._requester, kind)
         self._clients[resource] = ChildClient(client, informer.store, is_strict=is_strict)
         return informer
 
     def _remember(
-        self, resource: Resource, decode: Decode[ObjectT], *, is_strict: bool = False
+        self, resource: Resource[Any], decode: Decode[ObjectT], *, is_strict: bool = False
     ) -> ResponseCache[ObjectT]:
         responses: ResponseCache[ObjectT] = ResponseCache()
-        client = ResourceClient(self._requester, resource, decode)
+        client = ResourceClient(self._requester, resource.with_decoder(decode))
         self._clients[resource] = ChildClient(client, responses, is_watched=False, is_strict=is_strict)
         return responses
 
     def feed(
         self,
-        kind: Resource,
+        kind: Resource[Any],
         jobs: Store[Any],
         queue: RateLimitingQueue[str],
         triggers: TriggerLog = NO_TRIGGER_LOG,

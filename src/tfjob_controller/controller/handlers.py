@@ -213,7 +213,7 @@ class ChildHandler(Generic[ObjectT]):
             self._queue.add_after(key, self._batch_seconds, priority)
 
 
-def keys_by_owner(kind: Resource) -> Callable[[Object], Iterable[str]]:
+def keys_by_owner(kind: Resource[Object]) -> Callable[[Object], Iterable[str]]:
     """Returns a function from a child Job, Service or ConfigMap to the key of the job that controls it."""
     group = kind.group + "/"
 

@@ -28,7 +28,7 @@ class KindAdapter(Protocol[_JobT]):
     """One kind of job: the part that each kind has. The other protocols here are optional. No method does I/O."""
 
     @property
-    def resource(self) -> Resource: ...
+    def resource(self) -> Resource[Object]: ...
 
     @property
     def status_debounce_seconds(self) -> float:

@@ -44,7 +44,7 @@ class JobEventRecorder(Protocol):
 class Reporter:
     """Emits the events of one kind of job."""
 
-    def __init__(self, resource: Resource, recorder: JobEventRecorder) -> None:
+    def __init__(self, resource: Resource[Object], recorder: JobEventRecorder) -> None:
         self._resource = resource
         self._recorder = recorder
 

@@ -47,7 +47,7 @@ class Snapshots:
     claims: ObjectLookup | None = None
     gangs: Store[Gang] | None = None
     pod_groups: Store[PodGroup] | None = None
-    pod_group_kind: Resource | None = None
+    pod_group_kind: Resource[Object] | None = None
     autoscalers: Store[HorizontalPodAutoscaler] | None = None
     readings: ReadingsOf | None = None
 
@@ -83,7 +83,7 @@ class Snapshots:
 
     def children_to_stop(
         self, owner: Object
-    ) -> tuple[Sequence[BatchJob], Sequence[Gang], Sequence[tuple[Resource, PodGroup]]]:
+    ) -> tuple[Sequence[BatchJob], Sequence[Gang], Sequence[tuple[Resource[Object], PodGroup]]]:
         """What must be stopped if there is no plan: the child Jobs, and the objects that represent the gang."""
         jobs = self.jobs.by_index(BY_OWNER, owner.metadata.uid)
         return jobs, self._gangs_of(owner), self._pod_groups_of(owner)
@@ -100,7 +100,7 @@ class Snapshots:
         name = plan.scheduling.pod_group.terms.name
         return next((group for _, group in self._pod_groups_of(owner) if group.metadata.name == name), None)
 
-    def _pod_groups_of(self, owner: Object) -> Sequence[tuple[Resource, PodGroup]]:
+    def _pod_groups_of(self, owner: Object) -> Sequence[tuple[Resource[Object], PodGroup]]:
         if self.pod_groups is None or self.pod_group_kind is None:
             return ()
         return [(self.pod_group_kind, group) for group in self.pod_groups.by_index(BY_OWNER, owner.metadata.uid)]

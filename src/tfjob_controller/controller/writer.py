@@ -147,7 +147,7 @@ class _Result:
 class Writer:
     """Writes children of any job. Thread-safe."""
 
-    def __init__(self, children: Mapping[Resource, ChildClient[Any]], fanout: Fanout) -> None:
+    def __init__(self, children: Mapping[Resource[Object], ChildClient[Any]], fanout: Fanout) -> None:
         self._children = children
         self._fanout = fanout
 
@@ -180,7 +180,7 @@ class Writer:
         report.is_partial = bool(stopped)
         return report
 
-    def read_again(self, resource: Resource, namespace: str, selector: str) -> bool:
+    def read_again(self, resource: Resource[Object], namespace: str, selector: str) -> bool:
         """Puts what matches the selector now into the cache; returns whether that was behind. Raises `ApiError`."""
         return self._children[resource].read_again(namespace, selector)
 

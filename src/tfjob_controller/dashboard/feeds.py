@@ -108,7 +108,7 @@ class JobFeed:
         self._contents: TTLCache[Hashable, str] = TTLCache(_MAX_CONTENTS, _CONTENT_SECONDS, timer=clock.monotonic)
         self._contents_lock = threading.Lock()
         informers = [
-            Informer(user.requester, kind.resource, row_decoder(kind), namespace=namespace, clock=clock)
+            Informer(user.requester, kind.resource.with_decoder(row_decoder(kind)), namespace=namespace, clock=clock)
             for kind in KINDS
         ]
         for informer in informers:
@@ -195,15 +195,11 @@ class JobWatch:
         self.reported = ReportedMetrics()
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"
-        decode = _status_decoder(kind)
-        informers: list[Informer[_Watched]] = [
-            Informer(user.requester, kind.resource, decode, namespace=namespace, field_selector=named, clock=clock)
-        ]
+        jobs = kind.resource.with_decoder(_status_decoder(kind))
+        informers = [Informer(user.requester, jobs, namespace=namespace, field_selector=named, clock=clock)]
         if job.runtime_id:
             labels = selector_string(job_labels(job.name, job.runtime_id, kind.name_label))
-            informers.append(
-                Informer(user.requester, PODS, _decode_pod, namespace=namespace, label_selector=labels, clock=clock)
-            )
+            informers.append(Informer(user.requester, _PODS, namespace=namespace, label_selector=labels, clock=clock))
         for informer in informers:
             informer.add_handler(self)
         self._informers = informers
@@ -267,12 +263,12 @@ class _Watched(msgspec.Struct, frozen=True):
     metrics: Mapping[str, float] = {}
 
 
-_decode_pod = kept_decoder(_Watched)
+_PODS = PODS.with_decoder(kept_decoder(_Watched))
 
 
 def _status_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], _Watched]:
     def decode_status(raw: bytes | msgspec.Raw) -> _Watched:
-        job = kind.decode(raw)
+        job = kind.resource.decode(raw)
         return _Watched(identity_of(job.metadata), metrics_of(job))
 
     return decode_status

@@ -45,7 +45,7 @@ def row_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
     """The decoder of a cache of rows. Raises msgspec.DecodeError for anything but a Kubernetes object."""
 
     def decode_row(raw: bytes | msgspec.Raw) -> JobRow:
-        return row_of(kind, kind.decode(raw))
+        return row_of(kind, kind.resource.decode(raw))
 
     return decode_row
 

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from cachetools import TTLCache
@@ -23,7 +24,7 @@ from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.dashboard.shares import Shares, namespace_of_account
 from tfjob_controller.kube.accessreviews import may
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 
@@ -33,7 +34,9 @@ LIFETIME_SECONDS = 24 * 3600.0
 SESSIONS_EACH, MAX_SESSIONS = 10, 200
 _ACCESS_SECONDS = 60.0
 _MAX_ACCESS_REVIEWS = 1000
-_SELF_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+_SELF_REVIEWS: Resource[Any] = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 
 
 class _UserInfo(msgspec.Struct, frozen=True):
@@ -90,7 +93,7 @@ class User:
             _MAX_ACCESS_REVIEWS, _ACCESS_SECONDS, timer=clock.monotonic
         )
 
-    def may(self, verb: str, resource: Resource, namespace: str = "", subresource: str = "") -> bool:
+    def may(self, verb: str, resource: Resource[Object], namespace: str = "", subresource: str = "") -> bool:
         """Whether the API server lets this person do that; answers are kept for a minute. Raises `ApiError`."""
         key = (verb, resource.group, resource.plural, subresource, namespace)
         with self._lock:

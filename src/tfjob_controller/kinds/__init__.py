@@ -9,10 +9,10 @@ import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
 
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 
 
-def job_resources() -> Sequence[Resource]:
+def job_resources() -> Sequence[Resource[Object]]:
     """Returns the resources of all kinds. It imports none of their adapters, so that commands start quickly."""
     folders = (module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
     return [import_module(f"{__name__}.{folder}").RESOURCE for folder in folders]

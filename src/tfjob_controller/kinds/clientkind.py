@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tfjob_controller.kube.meta import Resource
 
 if TYPE_CHECKING:
@@ -26,9 +24,8 @@ class ClientKind:
 
     word: str
     """Its name in commands, in the singular."""
-    resource: Resource
+    resource: Resource[Any]
     type: type[Any]
-    decode: Callable[[bytes | msgspec.Raw], Any]
     succeeded: str
     """The condition of success."""
     name_label: str

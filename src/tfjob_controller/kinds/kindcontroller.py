@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tfjob_controller.api.common.core import Scale
+from tfjob_controller.api.common.core import decode_scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import TriggerLog
@@ -26,7 +26,6 @@ from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.jobs.status.checkpoints import unsaved_since
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.http.responsestream import Connector
 from tfjob_controller.kube.meta import Resource, namespace_of
@@ -82,10 +81,9 @@ class Kind:
 
     name: str
     """In the names of threads and in metrics of queues."""
-    resource: Resource
+    resource: Resource[Any]
     label: str
     """In metrics of single jobs."""
-    decode: Callable[[bytes], Any]
     queue_page: str
     """The name of its debug page; `logs_page` is that of its logs."""
     logs_page: str = ""
@@ -147,7 +145,7 @@ class KindController:
         progress = self._readers.progress
         self._reconciler = Reconciler(
             kind.new_adapter(shared, self._caches, self._readers),
-            ResourceClient(requester, kind.resource, kind.decode),
+            ResourceClient(requester, kind.resource),
             self._caches.jobs.store,
             shared.caches.snapshots(progress.readings_of if progress is not None else None),
             shared.caches.writer(shared.fanout),
@@ -156,7 +154,7 @@ class KindController:
             shared.clock,
             is_busy=lambda: len(self.queue) > 0,
             warnings_of=shared.events.warnings_of,
-            scales=ResourceClient(requester, kind.resource, decoder_for(Scale)) if kind.is_scaled else None,
+            scales=ResourceClient(requester, kind.resource.with_decoder(decode_scale)) if kind.is_scaled else None,
         )
         self._workers = Workers(
             kind.name,

@@ -11,10 +11,10 @@ from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.gang import Member
 from tfjob_controller.jobs.plan.gangterms import member_problem
 from tfjob_controller.jobs.plan.model import Plan, PlannedReplicas, Replica, Role, UnplannableError
-from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, Resource
+from tfjob_controller.kube.meta import Object, ObjectMeta, OwnerReference, Resource
 
 
-def owner_of(resource: Resource, meta: ObjectMeta) -> OwnerReference:
+def owner_of(resource: Resource[Object], meta: ObjectMeta) -> OwnerReference:
     """Returns the owner reference of every child, by which the garbage collector deletes it with its job."""
     return OwnerReference(resource.api_version, resource.kind, meta.name, meta.uid, True, True)
 

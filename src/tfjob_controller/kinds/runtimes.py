@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-import msgspec
-
 from tfjob_controller.api.trainjob.types import API_GROUP
 from tfjob_controller.controller.handlers import (
     BY_RUNTIME,
@@ -24,7 +22,7 @@ from tfjob_controller.controller.handlers import (
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.jobs.naming import runtime_id_of
 from tfjob_controller.kube.cache.informer import Informer
-from tfjob_controller.kube.meta import Object, Resource, key_of
+from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.util.clock import Clock
@@ -54,11 +52,9 @@ class _Started(Protocol):
 class RuntimeKinds(Generic[JobT, RuntimeT]):
     """A kind of jobs and its two kinds of runtimes."""
 
-    jobs: Resource
-    decode_job: Callable[[bytes | msgspec.Raw], JobT]
-    namespaced: Resource
-    cluster: Resource
-    decode_runtime: Callable[[bytes | msgspec.Raw], RuntimeT]
+    jobs: Resource[JobT]
+    namespaced: Resource[RuntimeT]
+    cluster: Resource[RuntimeT]
     runtime_of: Callable[[JobT], str]
     """The key of the runtime to which the job refers (`kube.meta.key_of`); empty if to none."""
     status_of: Callable[[JobT], _Started]
@@ -75,14 +71,14 @@ class RuntimeCaches(Generic[JobT, RuntimeT]):
     def __init__(self, kinds: RuntimeKinds[JobT, RuntimeT], requester: Requester, namespace: str, clock: Clock) -> None:
         self._kinds = kinds
 
-        def watch(resource: Resource, decode: Callable[..., Any], scope: str, **more: Any) -> Informer[Any]:
+        def watch(resource: Resource[ObjectT], scope: str, **more: Any) -> Informer[ObjectT]:
             # Kubeflow's kinds have the plurals of this project's.
             name = resource.plural if resource.group == API_GROUP else f"{resource.plural}.{resource.group}"
-            return Informer(requester, resource, decode, namespace=scope, clock=clock, name=name, **more)
+            return Informer(requester, resource, namespace=scope, clock=clock, name=name, **more)
 
-        self.jobs: Informer[JobT] = watch(kinds.jobs, kinds.decode_job, namespace, indexers={BY_RUNTIME: by_runtime_id})
-        self.namespaced: Informer[RuntimeT] = watch(kinds.namespaced, kinds.decode_runtime, namespace)
-        self.cluster: Informer[RuntimeT] = watch(kinds.cluster, kinds.decode_runtime, "")
+        self.jobs = watch(kinds.jobs, namespace, indexers={BY_RUNTIME: by_runtime_id})
+        self.namespaced = watch(kinds.namespaced, namespace)
+        self.cluster = watch(kinds.cluster, "")
 
     @property
     def all(self) -> Sequence[Informer[Any]]:

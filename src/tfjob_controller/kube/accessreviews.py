@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.requester import Requester
 
-_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+_REVIEWS: Resource[Any] = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
 
 
 class _ReviewStatus(msgspec.Struct, frozen=True):
@@ -18,7 +22,9 @@ class _Review(msgspec.Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-def may(requester: Requester, verb: str, resource: Resource, namespace: str = "", subresource: str = "") -> bool:
+def may(
+    requester: Requester, verb: str, resource: Resource[Object], namespace: str = "", subresource: str = ""
+) -> bool:
     """Whether the API server lets the requester do that; without a namespace, in all of them. Raises `ApiError`."""
     attributes = {
         "verb": verb,

@@ -9,7 +9,7 @@ and with reason `InvalidAnswer`; the outcome of a write is then unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic
 
 import msgspec
@@ -69,8 +69,7 @@ class ResourceClient(Generic[ObjectT]):
     def __init__(
         self,
         requester: Requester,
-        resource: Resource,
-        decode: Callable[[bytes | msgspec.Raw], ObjectT],
+        resource: Resource[ObjectT],
         *,
         priority: Priority = Priority.NORMAL,
         timeout_seconds: float = 30.0,
@@ -78,7 +77,7 @@ class ResourceClient(Generic[ObjectT]):
     ) -> None:
         self._requester = requester
         self._resource = resource
-        self._decode = decode
+        self._decode = resource.decode
         self._priority = priority
         self._timeout_seconds = timeout_seconds
         self._retry = retry

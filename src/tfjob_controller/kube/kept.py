@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tfjob_controller.kube import nesting
-from tfjob_controller.kube.meta import ObjectMeta, ObjectT, OwnerReference, Resource
+from tfjob_controller.kube.meta import Object, ObjectMeta, ObjectT, OwnerReference, Resource
 from tfjob_controller.kube.names import MAX_NAME
 
 MAX_ANNOTATION = 1024
@@ -47,7 +47,7 @@ def anybody(owner: OwnerReference | None) -> bool:
     return True
 
 
-def controlled_by(kinds: Collection[Resource], *, or_by_none: bool = False) -> Owns:
+def controlled_by(kinds: Collection[Resource[Object]], *, or_by_none: bool = False) -> Owns:
     """Returns whether a controller is of one of these kinds; an object without one counts if `or_by_none`."""
     ours = frozenset((kind.kind, kind.group) for kind in kinds)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -39,6 +40,10 @@ class Object(Protocol):
 
 
 ObjectT = TypeVar("ObjectT", bound=Object)
+_ObjectT_co = TypeVar("_ObjectT_co", bound=Object, covariant=True)
+
+# Decodes one object; raises msgspec.DecodeError.
+Decode: TypeAlias = Callable[[bytes | msgspec.Raw], ObjectT]
 
 
 # What ends a part of a path, or changes its meaning. The API server refuses names with most of these
@@ -52,18 +57,24 @@ class PathError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """A kind of object and its place in the API's paths.
+class Resource(Generic[_ObjectT_co]):
+    """A kind of object, its place in the API's paths, and the type in which its objects are read.
 
-    `requirement` is what makes the API server serve the kind; empty: its CRD.
+    Without `decode` they are plain JSON. A kind that is read in several types is the same resource: decoders are not
+    compared. `requirement` is what makes the API server serve the kind; empty: its CRD.
     """
 
     group: str
     version: str
     plural: str
     kind: str
+    decode: Decode[_ObjectT_co] = field(default=msgspec.json.decode, compare=False, repr=False)
     namespaced: bool = True
     requirement: str = ""
+
+    def with_decoder(self, decode: Decode[ObjectT]) -> Resource[ObjectT]:
+        """Returns the same kind whose objects are read in another type."""
+        return Resource(self.group, self.version, self.plural, self.kind, decode, self.namespaced, self.requirement)
 
     @property
     def api_version(self) -> str:

@@ -210,10 +210,10 @@ def replicas(line: Line) -> Iterable[str]:
 
 
 def namespaces(line: Line) -> Iterable[str]:
-    from tfjob_controller.kube.meta import Resource
+    from tfjob_controller.api.common.cluster import NAMESPACES
 
     with _session(line) as session:
-        return sorted(_names(session, Resource("", "v1", "namespaces", "Namespace", namespaced=False)))
+        return sorted(_names(session, NAMESPACES))
 
 
 def runtimes(line: Line) -> Iterable[str]:
@@ -261,7 +261,7 @@ def _parsed_flags(line: Line) -> Namespace:
     return parsed
 
 
-def _names(session: Session, resource: Resource, namespace: str = "") -> Iterable[str]:
+def _names(session: Session, resource: Resource[Any], namespace: str = "") -> Iterable[str]:
     """Empty for a kind that the cluster does not have, or that the user may not list."""
     from tfjob_controller.kube.errors import ApiError
 
@@ -274,7 +274,7 @@ def _names(session: Session, resource: Resource, namespace: str = "") -> Iterabl
 
 
 def _metadata(
-    session: Session, resource: Resource, namespace: str, label_selector: str = ""
+    session: Session, resource: Resource[Any], namespace: str, label_selector: str = ""
 ) -> Iterable[Mapping[str, Any]]:
     import msgspec
 

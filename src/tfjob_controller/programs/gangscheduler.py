@@ -22,9 +22,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.gang import GANGS, decode_gang
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
+from tfjob_controller.api.gang import GANGS
 from tfjob_controller.gangscheduler.admission.loop import AdmissionLoop
 from tfjob_controller.gangscheduler.admission.queue import partly_bound_seconds, waiting_gangs
 from tfjob_controller.gangscheduler.binding.binder import Binder
@@ -151,7 +150,7 @@ class GangScheduler:
         self.state = SharedState(self.caches.gangs.store, self._clock)
         self._permit = self._new_permit()
         self._recorder = EventRecorder(self.transport, self._clock, NAME, socket.gethostname())
-        self._pod_client = ResourceClient(self.transport, PODS, decode_scheduled_pod)
+        self._pod_client = ResourceClient(self.transport, SCHEDULED_PODS)
         self._ungater = self._new_ungater()
         self._writer = self._new_writer()
         self._evictor = Evictor(self.transport, self._clock, threads=_EVICTING_THREADS)
@@ -287,7 +286,7 @@ class GangScheduler:
     def _new_writer(self) -> StatusWriter:
         return StatusWriter(
             self.caches.gangs.store,
-            ResourceClient(self.transport, GANGS, decode_gang),
+            ResourceClient(self.transport, GANGS),
             None if self._is_affinity else self._pod_client,
             self.gang_metrics.written,
             self._recorder,

@@ -13,9 +13,9 @@ from helpers.manifests import master, tfjob, workers
 from helpers.trainmanifests import role_template, runtime, trainjob
 from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES, MAX_STATUS_VALUES
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.tfjob.types import decode_tfjob
-from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, decode_training_runtime
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, decode_trainjob
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS
 from tfjob_controller.kube.meta import key_of
 
 
@@ -25,7 +25,7 @@ def encoded(spec: Any, status: Any = None) -> bytes:
 
 def test_every_field_is_read_under_its_wire_name() -> None:
     manifest = tfjob(RuntimeId="76no", workerReplicas=3, cleanPodPolicy="All", schedulerName="gang", suspend=True)
-    job = decode_tfjob(json.dumps({**manifest, "status": {"phase": "Running", "ready": {"ps": "1/2"}}}).encode())
+    job = TFJOBS.decode(json.dumps({**manifest, "status": {"phase": "Running", "ready": {"ps": "1/2"}}}).encode())
     assert (job.metadata.name, job.invalid) == ("example-job", "")
     assert [entry.tf_replica_type for entry in job.spec.replica_specs] == ["MASTER", "WORKER", "PS"]
     assert (job.spec.runtime_id, job.spec.worker_replicas, job.spec.suspend) == ("76no", 3, True)
@@ -34,7 +34,7 @@ def test_every_field_is_read_under_its_wire_name() -> None:
 
 def test_a_template_stays_as_it_is_with_all_that_nobody_here_knows() -> None:
     template = {"spec": {"containers": [{"name": "tensorflow", "new": [1, None]}], "later": {"x": None}}, "odd": 1.5}
-    job = decode_tfjob(encoded({"replicaSpecs": [{"template": template}], "suspend": None}))
+    job = TFJOBS.decode(encoded({"replicaSpecs": [{"template": template}], "suspend": None}))
     assert job.spec.replica_specs[0].template == template
 
 
@@ -49,7 +49,7 @@ def test_a_template_stays_as_it_is_with_all_that_nobody_here_knows() -> None:
     ids=str,
 )
 def test_a_field_of_the_wrong_type_makes_a_job_that_says_so(spec: Any, invalid: str) -> None:
-    job = decode_tfjob(encoded(spec, {"phase": "Running"}))
+    job = TFJOBS.decode(encoded(spec, {"phase": "Running"}))
     assert job.invalid == invalid
     assert job.spec.replica_specs == ()
     assert (job.metadata.uid, job.status.phase) == ("u", "Running")
@@ -61,7 +61,7 @@ def test_a_field_of_the_wrong_type_makes_a_job_that_says_so(spec: Any, invalid: 
     ids=str,
 )
 def test_a_status_that_does_not_fit_is_as_good_as_none(status: Any) -> None:
-    job = decode_tfjob(encoded(tfjob(master(), workers(2))["spec"], status))
+    job = TFJOBS.decode(encoded(tfjob(master(), workers(2))["spec"], status))
     assert job.status == TrainingStatus()
     assert (job.invalid, len(job.spec.replica_specs)) == ("", 2)
 
@@ -75,13 +75,13 @@ def test_a_status_that_does_not_fit_is_as_good_as_none(status: Any) -> None:
     ],
 )
 def test_a_null_is_an_absent_field(spec: Any) -> None:
-    job = decode_tfjob(encoded(spec))
+    job = TFJOBS.decode(encoded(spec))
     assert (job.invalid, job.spec.replica_specs, job.spec.tf_image) == ("", (), "")
 
 
 def test_a_job_is_read_from_a_part_of_a_list_too() -> None:
     (raw,) = msgspec.json.decode(b'[{"metadata":{"name":"a"},"spec":{"suspend":1}}]', type=list[msgspec.Raw])
-    assert decode_tfjob(raw).invalid == "spec.suspend: expected bool, got int"
+    assert TFJOBS.decode(raw).invalid == "spec.suspend: expected bool, got int"
 
 
 def encoded_train(spec: Any, status: Any = None) -> bytes:
@@ -92,7 +92,7 @@ def encoded_train(spec: Any, status: Any = None) -> bytes:
 def test_every_field_is_read_under_its_wire_name_of_a_trainjob() -> None:
     """What is written back is what was read: no field of a job that has them all is lost."""
     (whole,) = (good.manifest for good in GOOD_TRAINJOBS if good.name == "every-field")
-    job = decode_trainjob(json.dumps(whole).encode())
+    job = TRAINJOBS.decode(json.dumps(whole).encode())
     spec = json.loads(msgspec.json.encode(job.spec))
     # These are the server's defaults, and so absent.
     spec["runtimeRef"] |= {"kind": "ClusterTrainingRuntime", "apiGroup": "kubeflow.org"}
@@ -120,14 +120,14 @@ def test_a_status_is_read_under_its_wire_names() -> None:
         "nodes": "2/2",
         "runtime": "torch-distributed",
     }
-    job = decode_trainjob(encoded_train(trainjob()["spec"], status))
+    job = TRAINJOBS.decode(encoded_train(trainjob()["spec"], status))
     written = json.loads(msgspec.json.encode(job.status))
     assert written == {name: value for name, value in status.items() if value != []}
 
 
 def test_metadata_keeps_the_one_annotation_that_is_read_also_of_a_job_that_cannot_be_read() -> None:
     for spec in (trainjob()["spec"], {"numNodes": "2"}):
-        assert decode_trainjob(encoded_train(spec)).metadata.annotations.framework == "jax"
+        assert TRAINJOBS.decode(encoded_train(spec)).metadata.annotations.framework == "jax"
 
 
 @pytest.mark.parametrize(
@@ -140,35 +140,35 @@ def test_metadata_keeps_the_one_annotation_that_is_read_also_of_a_job_that_canno
     ids=str,
 )
 def test_a_field_of_the_wrong_type_makes_a_job_that_says_so_of_a_trainjob(spec: Any, invalid: str) -> None:
-    job = decode_trainjob(encoded_train(spec, {"phase": "Running"}))
+    job = TRAINJOBS.decode(encoded_train(spec, {"phase": "Running"}))
     assert (job.invalid, job.spec.num_nodes) == (invalid, None)
     assert (job.metadata.uid, job.status.phase) == ("u", "Running")
 
 
 def test_a_null_is_an_absent_field_but_in_a_template() -> None:
-    job = decode_trainjob(
+    job = TRAINJOBS.decode(
         encoded_train({"numNodes": None, "trainer": {"env": [{"name": "A", "value": None}]}, "gang": None})
     )
     assert (job.invalid, job.spec.num_nodes, job.spec.trainer.env) == ("", None, ({"name": "A"},))
     template = role_template(later=[1, None], odd=None)
-    its = decode_training_runtime(json.dumps(runtime(framework=None, templates={"node": template})).encode())
+    its = TRAINING_RUNTIMES.decode(json.dumps(runtime(framework=None, templates={"node": template})).encode())
     assert (its.invalid, its.spec.templates) == ("", {"node": template})
 
 
 def test_an_object_cannot_say_of_itself_that_it_is_invalid() -> None:
-    assert decode_tfjob(json.dumps({**tfjob(), "_invalid": "so there"}).encode()).invalid == ""
-    assert decode_trainjob(json.dumps({**trainjob(), "_invalid": "so there"}).encode()).invalid == ""
-    assert decode_training_runtime(json.dumps({**runtime(), "_invalid": "so there"}).encode()).invalid == ""
+    assert TFJOBS.decode(json.dumps({**tfjob(), "_invalid": "so there"}).encode()).invalid == ""
+    assert TRAINJOBS.decode(json.dumps({**trainjob(), "_invalid": "so there"}).encode()).invalid == ""
+    assert TRAINING_RUNTIMES.decode(json.dumps({**runtime(), "_invalid": "so there"}).encode()).invalid == ""
 
 
 def test_a_runtime_of_the_wrong_shape_says_so() -> None:
-    its = decode_training_runtime(json.dumps(runtime(templates=[])).encode())
+    its = TRAINING_RUNTIMES.decode(json.dumps(runtime(templates=[])).encode())
     assert (its.invalid, its.spec.templates) == ("spec.templates: expected object, got array", {})
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b'{"spec": {}}', b'{"metadata": {"name": 1}}'], ids=str)
 def test_what_is_no_object_at_all_is_refused(data: bytes) -> None:
-    for decode in (decode_tfjob, decode_trainjob, decode_training_runtime):
+    for decode in (TFJOBS.decode, TRAINJOBS.decode, TRAINING_RUNTIMES.decode):
         with pytest.raises(msgspec.DecodeError):
             decode(data)
 
@@ -177,7 +177,7 @@ def test_only_one_kind_of_runtime_has_a_namespace() -> None:
     assert TRAINJOBS.path("ns", "a", "status") == "/apis/kubeflow.org/v2alpha1/namespaces/ns/trainjobs/a/status"
     assert TRAINING_RUNTIMES.path("ns", "a") == "/apis/kubeflow.org/v2alpha1/namespaces/ns/trainingruntimes/a"
     assert CLUSTER_TRAINING_RUNTIMES.path("ns", "a") == "/apis/kubeflow.org/v2alpha1/clustertrainingruntimes/a"
-    assert key_of(decode_training_runtime(json.dumps(runtime("plain")).encode())) == "plain"
+    assert key_of(TRAINING_RUNTIMES.decode(json.dumps(runtime("plain")).encode())) == "plain"
 
 
 LARGE = {
@@ -202,7 +202,7 @@ def test_a_status_of_any_content_takes_at_most_four_megabytes(status: Any) -> No
     data = encoded({"replicaSpecs": [{"template": {}}]}, status)
     tracemalloc.start()
     try:
-        kept = [decode_tfjob(data) for _ in range(3)]
+        kept = [TFJOBS.decode(data) for _ in range(3)]
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] < len(kept) * 4_000_000
     finally:
@@ -213,8 +213,8 @@ def test_a_status_of_any_content_takes_at_most_four_megabytes(status: Any) -> No
 def test_a_status_with_too_many_values_is_as_good_as_none() -> None:
     spec = {"replicaSpecs": [{"template": {}}]}
     many = {"phase": "Done", "restartCounts": {f"{number:036x}": 1 for number in range(MAX_STATUS_VALUES + 2)}}
-    assert decode_tfjob(encoded(spec, many)).status == TrainingStatus()
-    assert decode_trainjob(encoded_train({"trainer": {}}, many)).status.phase == ""
+    assert TFJOBS.decode(encoded(spec, many)).status == TrainingStatus()
+    assert TRAINJOBS.decode(encoded_train({"trainer": {}}, many)).status.phase == ""
 
 
 def test_the_status_of_the_largest_job_is_decoded() -> None:
@@ -225,13 +225,13 @@ def test_the_status_of_the_largest_job_is_decoded() -> None:
         "succeededIndexes": [f"worker-{number}" for number in range(2001)],
         "progress": {"counts": {f"{number:036x}": 1 for number in range(1000 + 32)}},
     }
-    found = decode_tfjob(encoded({"replicaSpecs": [{"template": {}}]}, status)).status
+    found = TFJOBS.decode(encoded({"replicaSpecs": [{"template": {}}]}, status)).status
     assert (found.phase, len(found.restart_counts)) == ("Done", 2 * 2001 + 32)
 
 
 @pytest.mark.parametrize("template", LARGE.values(), ids=LARGE)
 def test_what_would_take_much_memory_is_not_decoded_and_says_so(template: Any) -> None:
-    job = decode_tfjob(encoded({"replicaSpecs": [{"template": template}]}, {"phase": "Running"}))
+    job = TFJOBS.decode(encoded({"replicaSpecs": [{"template": template}]}, {"phase": "Running"}))
     assert job.invalid.startswith("spec: must have at most ")
     assert job.spec.replica_specs == ()
     assert (job.metadata.name, job.metadata.uid, job.status.phase) == ("a", "u", "Running")
@@ -240,7 +240,7 @@ def test_what_would_take_much_memory_is_not_decoded_and_says_so(template: Any) -
 def test_many_labels_are_not_decoded() -> None:
     labels = {f"k{number}": "v" for number in range(10_000)}
     body = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "labels": labels}, "spec": {}}
-    job = decode_tfjob(json.dumps(body).encode())
+    job = TFJOBS.decode(json.dumps(body).encode())
     assert "labels and ownerReferences" in job.invalid
     assert (key_of(job), job.metadata.labels) == ("n/a", {})
 
@@ -248,7 +248,7 @@ def test_many_labels_are_not_decoded() -> None:
 def test_a_template_with_long_texts_and_all_that_people_use_is_taken() -> None:
     env = [{"name": f"V{number}", "value": "1, 2, {3}, [4]"} for number in range(1000)]
     template = {"spec": {"containers": [{"name": "tensorflow", "args": ["a,{" * 30_000], "env": env}]}}
-    job = decode_tfjob(encoded({"replicaSpecs": [{"template": template}]}))
+    job = TFJOBS.decode(encoded({"replicaSpecs": [{"template": template}]}))
     assert job.invalid == ""
     assert job.spec.replica_specs[0].template == template
 
@@ -261,7 +261,7 @@ def test_objects_of_any_content_take_at_most_two_megabytes_each() -> None:
     for data in hostile:
         tracemalloc.start()
         try:
-            kept = [decode_tfjob(data) for _ in range(3)]
+            kept = [TFJOBS.decode(data) for _ in range(3)]
             gc.collect()
             assert tracemalloc.get_traced_memory()[0] < len(kept) * 2_000_000
         finally:
@@ -270,4 +270,4 @@ def test_objects_of_any_content_take_at_most_two_megabytes_each() -> None:
 
 def test_bytes_that_are_not_utf_8_are_refused_as_all_other_invalid_json() -> None:
     with pytest.raises(msgspec.DecodeError, match="not UTF-8"):
-        decode_tfjob(b'{"metadata": {"name": "\xff"}}')
+        TFJOBS.decode(b'{"metadata": {"name": "\xff"}}')

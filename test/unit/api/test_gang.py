@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from helpers.gangs import a_gang, member_ids, workers
-from tfjob_controller.api.gang import Gang, GangStatus, NodePlacement, decode_gang, member_of, wanted_members
+from tfjob_controller.api.gang import GANGS, Gang, GangStatus, NodePlacement, member_of, wanted_members
 from tfjob_controller.kube.meta import ObjectMeta
 
 
@@ -95,7 +95,7 @@ def test_members_of_all_nodes_count() -> None:
 def test_what_an_old_crd_takes_and_would_take_long_to_evaluate_is_not_decoded(member: Any, words: str) -> None:
     body = {"metadata": {"name": "g"}, "spec": {"members": [{"name": "worker", **member}]}}
     with pytest.raises(msgspec.DecodeError, match=words):
-        decode_gang(msgspec.json.encode(body))
+        GANGS.decode(msgspec.json.encode(body))
 
 
 MEMBER = "scheduling.kubeflow.org/member"

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tfjob_controller.api.tfjob.types import decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.tfjob.validation import validate
-from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.api.trainjob.validation import validate as validate_trainjob
 from tfjob_controller.client import ClientError, tfjob, trainjob
 
@@ -31,7 +31,7 @@ def test_a_tfjob_is_built_from_a_few_words() -> None:
         pod={"nodeSelector": {"gpu": "a100"}},
         cleanPodPolicy="None",
     )
-    job = decode_tfjob(msgspec.json.encode(built))
+    job = TFJOBS.decode(msgspec.json.encode(built))
     assert validate(job) is None
     counts = {each.tf_replica_type: each.replicas for each in job.spec.replica_specs}
     assert counts == {"MASTER": 1, "WORKER": 2, "PS": 1}
@@ -46,7 +46,7 @@ def test_a_tfjob_is_built_from_a_few_words() -> None:
 
 def test_without_a_master_worker_0_is_the_chief() -> None:
     built = tfjob("a", image="i", workers=2, master=False)
-    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
+    assert validate(TFJOBS.decode(msgspec.json.encode(built))) is None
     assert built["spec"]["terminationPolicy"]["chief"]["replicaName"] == "WORKER"
 
 
@@ -65,7 +65,7 @@ def test_a_trainjob_is_built_from_a_few_words() -> None:
         gang=True,
         maxRestarts=3,
     )
-    job = decode_trainjob(msgspec.json.encode(built))
+    job = TRAINJOBS.decode(msgspec.json.encode(built))
     assert validate_trainjob(job) is None
     assert (job.spec.num_nodes, job.spec.trainer.num_proc_per_node, job.spec.max_restarts) == (2, "gpu", 3)
     assert job.spec.model_config is not None
@@ -106,7 +106,7 @@ def test_command_and_args_are_lists_or_tuples_of_strings(build: Callable[..., di
 def test_a_pull_policy_is_that_of_the_masters_and_workers_of_a_tfjob() -> None:
     policy = "Never"
     built = tfjob("a", image="i", workers=1, image_pull_policy=policy)
-    assert validate(decode_tfjob(msgspec.json.encode(built))) is None
+    assert validate(TFJOBS.decode(msgspec.json.encode(built))) is None
     pods = [each["template"]["spec"] for each in built["spec"]["replicaSpecs"]]
     assert [pod["containers"][0]["imagePullPolicy"] for pod in pods] == [policy, policy]
 

@@ -62,7 +62,7 @@ class World:
         )
 
     def _client(self, resource: Resource, of: type[Any]) -> ResourceClient[Any]:
-        return ResourceClient(self.api, resource, decoder_for(of), retry=False)
+        return ResourceClient(self.api, resource.with_decoder(decoder_for(of)), retry=False)
 
     def there(self, resource: Resource, found: dict[str, Any]) -> str:
         path = resource.path("team", found["metadata"]["name"])
@@ -177,7 +177,7 @@ class Terminating(Answering):
 def test_the_cache_shows_at_once_that_a_job_is_being_deleted() -> None:
     """Its pods, which another watch delivers, may be seen to be deleted before the watch of Jobs delivers that."""
     jobs: Store[BatchJob] = Store()
-    child_jobs = ChildClient(ResourceClient(Terminating(), JOBS, decoder_for(BatchJob)), jobs)
+    child_jobs = ChildClient(ResourceClient(Terminating(), JOBS), jobs)
     child_jobs.delete("team", Delete(JOBS, "a", "u7", foreground=True))
     job = jobs.get("team/a")
     assert job is not None

@@ -22,7 +22,7 @@ from demo.autoscale import (
     manifests,
 )
 from demo.stage import NODES
-from tfjob_controller.api.tfjob.types import decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.tfjob.validation import validate
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def test_the_jobs_are_ones_that_the_controller_takes() -> None:
     jobs = {name: objects[-1] for name, objects in made.items()}
     assert list(jobs) == [FIRST, SECOND]
     for name, job in jobs.items():
-        assert validate(decode_tfjob(msgspec.json.encode(job))) is None, name
+        assert validate(TFJOBS.decode(msgspec.json.encode(job))) is None, name
         (workers,) = (each for each in job["spec"]["replicaSpecs"] if each["tfReplicaType"] == "WORKER")
         assert workers["template"]["spec"]["containers"][0]["resources"]["limits"] == {GPU: "1"}
         autoscaling = job["spec"]["autoscaling"]

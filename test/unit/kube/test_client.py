@@ -22,7 +22,7 @@ class Thing(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
-THINGS = Resource("g.test", "v1", "things", "Thing")
+THINGS = Resource("g.test", "v1", "things", "Thing", decoder_for(Thing))
 ONE = "/apis/g.test/v1/namespaces/d/things/a"
 ALL = "/apis/g.test/v1/namespaces/d/things"
 
@@ -43,7 +43,7 @@ def page(*names: str, way_on: str = "") -> dict[str, Any]:
 
 
 def client(requester: ScriptedRequester, **options: Any) -> ResourceClient[Thing]:
-    return ResourceClient(requester, THINGS, decoder_for(Thing), **options)
+    return ResourceClient(requester, THINGS, **options)
 
 
 Call = Callable[[ResourceClient[Thing]], object]

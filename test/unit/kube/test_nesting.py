@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfjob_controller.api.tfjob.types import decode_tfjob
-from tfjob_controller.api.trainjob.runtime import decode_training_runtime
-from tfjob_controller.api.trainjob.types import decode_trainjob
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.runtime import TRAINING_RUNTIMES
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.nesting import MAX_LEVELS, is_too_deep, truncate
@@ -139,8 +139,8 @@ def test_what_is_no_json_ends_too(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("decode", "levels"),
     [
-        *((decode_tfjob, MAX_LEVELS + 2), (decode_tfjob, 1_200)),
-        *((decode_trainjob, 9_900), (decode_training_runtime, 9_900)),
+        *((TFJOBS.decode, MAX_LEVELS + 2), (TFJOBS.decode, 1_200)),
+        *((TRAINJOBS.decode, 9_900), (TRAINING_RUNTIMES.decode, 9_900)),
     ],
 )
 def test_a_job_that_is_nested_too_deep_is_invalid_however_deep_it_is(decode: Any, levels: int) -> None:
@@ -159,7 +159,7 @@ def test_a_list_and_a_watch_go_on_over_an_object_that_is_nested_too_deep(where: 
     assert decode(event.object).metadata == ObjectMeta("deep", "x", resource_version="7")
     assert decode(deep).metadata.namespace == "x"
     # What surrounds the object counts as levels when the whole response is cut.
-    found = [decode_tfjob(each).invalid for each in (page.items[0], event.object, deep)]
+    found = [TFJOBS.decode(each).invalid for each in (page.items[0], event.object, deep)]
     assert found == [f"nested more than {MAX_LEVELS} levels deep"] * 3
 
 

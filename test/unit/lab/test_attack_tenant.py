@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from lab.attack.tenant import BOMB_VALUES, LARGEST_TEXT, LARGEST_VALUES, large_job, worst_gang
-from tfjob_controller.api.gang import MAX_ENTRIES, MAX_KINDS, MAX_TERMS, decode_gang
-from tfjob_controller.api.tfjob.types import TFJob, decode_tfjob
+from tfjob_controller.api.gang import GANGS, MAX_ENTRIES, MAX_KINDS, MAX_TERMS
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 
 
 def as_stored(body: dict[str, Any]) -> bytes:
@@ -18,7 +18,7 @@ def as_stored(body: dict[str, Any]) -> bytes:
 
 
 def decoded_job(body: bytes) -> TFJob:
-    return decode_tfjob(as_stored(msgspec.json.decode(body)))
+    return TFJOBS.decode(as_stored(msgspec.json.decode(body)))
 
 
 def test_a_bomb_is_as_large_as_etcd_takes_and_is_not_decoded() -> None:
@@ -35,7 +35,7 @@ def test_the_largest_job_is_decoded_and_with_some_more_values_it_would_not_be() 
 @pytest.mark.parametrize("cpus", [16, 400, 10_000])
 def test_a_gang_has_all_the_terms_and_tolerations_that_are_allowed(cpus: int) -> None:
     body = worst_gang(1, cpus)
-    gang = decode_gang(as_stored(body))
+    gang = GANGS.decode(as_stored(body))
     assert len(gang.spec.members) == MAX_KINDS
     assert sum(member.count for member in gang.spec.members) == cpus
     for member in body["spec"]["members"]:

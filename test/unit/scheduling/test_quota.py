@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from tfjob_controller.api.common.cluster import (
+    RESOURCE_QUOTAS,
     ResourceQuota,
     ScheduledPod,
-    decode_resource_quota,
 )
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.gang import Gang, decode_gang
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
+from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.scheduling.podsets import pod_sets_of
 from tfjob_controller.scheduling.quota import NamespaceQuotas, PodUsage, QuotaShortage
 
@@ -26,7 +26,7 @@ def a_quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: An
         "spec": {"hard": hard, **spec},
         "status": {"hard": hard, "used": used or {}} if used is not None else {},
     }
-    return decode_resource_quota(msgspec.json.encode(body))
+    return RESOURCE_QUOTAS.decode(msgspec.json.encode(body))
 
 
 def a_gang(*members: dict[str, Any], name: str = "gang", minimum: dict[str, int] | None = None) -> Gang:
@@ -34,7 +34,7 @@ def a_gang(*members: dict[str, Any], name: str = "gang", minimum: dict[str, int]
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"members": list(members), "minMembers": minimum or {}},
     }
-    return decode_gang(msgspec.json.encode(body))
+    return GANGS.decode(msgspec.json.encode(body))
 
 
 def workers(count: int, priority_class: str = "", **resources: str) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def a_pod(name: str, cpu: str = "1", *, phase: str = "Pending", node: str = "", 
         "spec": {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
         "status": {"phase": phase},
     }
-    return decode_scheduled_pod(msgspec.json.encode(body))
+    return SCHEDULED_PODS.decode(msgspec.json.encode(body))
 
 
 def test_pods_that_a_quota_does_not_count_yet_count_as_used() -> None:

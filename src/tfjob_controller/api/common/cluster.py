@@ -16,11 +16,6 @@ from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-
 # The annotation of a namespace with its weight in the fair order of the queue.
 QUEUE_WEIGHT_ANNOTATION = "scheduling.kubeflow.org/queue-weight"
 # Phases of a pod that uses no capacity any more.
@@ -167,9 +162,11 @@ class PriorityClass(_Value, frozen=True):
     preemption_policy: str = ""
 
 
-decode_namespace = kept_decoder(Namespace)
-decode_node = decoder_for(Node)
-decode_priority_class = kept_decoder(PriorityClass)
+NODES = Resource("", "v1", "nodes", "Node", decoder_for(Node), namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", kept_decoder(Namespace), namespaced=False)
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", kept_decoder(PriorityClass), namespaced=False
+)
 
 _decode_quota = kept_decoder(ResourceQuota)
 # More than all resources of a cluster, with their limits and requests.
@@ -191,3 +188,6 @@ def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
     if amounts > _MAX_AMOUNTS or scopes > _MAX_SCOPES:
         raise msgspec.ValidationError(f"quota: at most {_MAX_AMOUNTS} amounts and {_MAX_SCOPES} scopes with values")
     return quota
+
+
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", decode_resource_quota)

@@ -10,18 +10,11 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 # A training program sets this annotation of its pod to the number of completed steps.
 STEPS_ANNOTATION = "kubeflow.org/steps"
-
-PODS = Resource("", "v1", "pods", "Pod")
-SERVICES = Resource("", "v1", "services", "Service")
-SECRETS = Resource("", "v1", "secrets", "Secret")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-JOBS = Resource("batch", "v1", "jobs", "Job")
-HORIZONTAL_POD_AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -180,3 +173,17 @@ class PodGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
     status: dict[str, Any] = {}
+
+
+PODS = Resource("", "v1", "pods", "Pod", decoder_for(Pod))
+SERVICES = Resource("", "v1", "services", "Service", decoder_for(Service))
+SECRETS = Resource("", "v1", "secrets", "Secret", decoder_for(Secret))
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", decoder_for(ConfigMap))
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", decoder_for(PersistentVolumeClaim)
+)
+JOBS = Resource("batch", "v1", "jobs", "Job", decoder_for(BatchJob))
+HORIZONTAL_POD_AUTOSCALERS = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", decoder_for(HorizontalPodAutoscaler)
+)
+decode_scale = decoder_for(Scale)

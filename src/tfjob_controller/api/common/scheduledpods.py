@@ -25,6 +25,7 @@ from tfjob_controller.api.common.cluster import (
     ScheduledPodStatus,
     SchedulingGate,
 )
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import RequestSpec, RequestStatus, total_requests
 from tfjob_controller.api.common.quantity import is_native
 from tfjob_controller.api.gang import (
@@ -89,7 +90,7 @@ def scheduled_pod_decoder(labels: Collection[str]) -> Callable[[bytes | msgspec.
     return decode
 
 
-decode_scheduled_pod = scheduled_pod_decoder(GANG_LABELS)
+SCHEDULED_PODS = PODS.with_decoder(scheduled_pod_decoder(GANG_LABELS))
 
 
 def _spec(pod: _Pod) -> ScheduledPodSpec:

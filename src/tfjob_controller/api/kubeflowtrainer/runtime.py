@@ -19,11 +19,6 @@ from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.kubeflowtrainer.types import API_GROUP, CLUSTER_RUNTIME, NAMESPACED_RUNTIME
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-KUBEFLOW_TRAINING_RUNTIMES = Resource(API_GROUP, "v1alpha1", "trainingruntimes", NAMESPACED_RUNTIME)
-KUBEFLOW_CLUSTER_TRAINING_RUNTIMES = Resource(
-    API_GROUP, "v1alpha1", "clustertrainingruntimes", CLUSTER_RUNTIME, namespaced=False
-)
-
 # The label of a replicated job that names the part of a TrainJob that configures it, and the label's values.
 ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 DATASET_INITIALIZER, MODEL_INITIALIZER, TRAINER = "dataset-initializer", "model-initializer", "trainer"
@@ -218,5 +213,8 @@ class KubeflowRuntime(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     invalid: str = msgspec.field(name="_invalid", default="")
 
 
-# For both kinds of runtimes.
-decode_kubeflow_runtime = decoder_of(KubeflowRuntime)
+_decode = decoder_of(KubeflowRuntime)
+KUBEFLOW_TRAINING_RUNTIMES = Resource(API_GROUP, "v1alpha1", "trainingruntimes", NAMESPACED_RUNTIME, _decode)
+KUBEFLOW_CLUSTER_TRAINING_RUNTIMES = Resource(
+    API_GROUP, "v1alpha1", "clustertrainingruntimes", CLUSTER_RUNTIME, _decode, namespaced=False
+)

@@ -19,7 +19,6 @@ from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 API_GROUP = "trainer.kubeflow.org"
-KUBEFLOW_TRAINJOBS = Resource(API_GROUP, "v1alpha1", "trainjobs", "TrainJob")
 
 # Kinds of runtimes, in the fields of a reference and in the API.
 NAMESPACED_RUNTIME, CLUSTER_RUNTIME = "TrainingRuntime", "ClusterTrainingRuntime"
@@ -188,4 +187,4 @@ class KubeflowTrainJob(msgspec.Struct, frozen=True, rename="camel", omit_default
     invalid: str = msgspec.field(name="_invalid", default="")
 
 
-decode_kubeflow_trainjob = decoder_of(KubeflowTrainJob)
+KUBEFLOW_TRAINJOBS = Resource(API_GROUP, "v1alpha1", "trainjobs", "TrainJob", decoder_of(KubeflowTrainJob))

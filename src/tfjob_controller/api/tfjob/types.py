@@ -19,8 +19,6 @@ from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob")
-
 MASTER = "MASTER"
 WORKER = "WORKER"
 PS = "PS"
@@ -330,4 +328,4 @@ class TFJob(_Value, frozen=True):
         return self.spec.ttl_seconds_after_finished
 
 
-decode_tfjob = decoder_of(TFJob)
+TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob", decoder_of(TFJob))

@@ -15,11 +15,6 @@ from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.trainjob.types import API_GROUP, CLUSTER_RUNTIME, MAX_NODES, NAMESPACED_RUNTIME
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
-TRAINING_RUNTIMES = Resource(API_GROUP, "v2alpha1", "trainingruntimes", NAMESPACED_RUNTIME)
-CLUSTER_TRAINING_RUNTIMES = Resource(
-    API_GROUP, "v2alpha1", "clustertrainingruntimes", CLUSTER_RUNTIME, namespaced=False
-)
-
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of all values here; unknown fields are dropped on decoding."""
@@ -87,4 +82,8 @@ class TrainingRuntime(_Value, frozen=True):
 
 
 # For both kinds of runtimes.
-decode_training_runtime = decoder_of(TrainingRuntime)
+_decode = decoder_of(TrainingRuntime)
+TRAINING_RUNTIMES = Resource(API_GROUP, "v2alpha1", "trainingruntimes", NAMESPACED_RUNTIME, _decode)
+CLUSTER_TRAINING_RUNTIMES = Resource(
+    API_GROUP, "v2alpha1", "clustertrainingruntimes", CLUSTER_RUNTIME, _decode, namespaced=False
+)

@@ -27,8 +27,6 @@ from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 from tfjob_controller.kube.names import MAX_NAME
 
-TRAINJOBS = Resource("kubeflow.org", "v2alpha1", "trainjobs", "TrainJob")
-
 # The steps of a job. Their pods are named after them, and so is the container whose exit code is the pod's.
 NODE = "node"
 LAUNCHER = "launcher"
@@ -478,4 +476,4 @@ class TrainJob(_Value, frozen=True):
     invalid: str = msgspec.field(name="_invalid", default="")
 
 
-decode_trainjob = decoder_of(TrainJob)
+TRAINJOBS = Resource("kubeflow.org", "v2alpha1", "trainjobs", "TrainJob", decoder_of(TrainJob))

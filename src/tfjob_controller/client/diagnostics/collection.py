@@ -137,12 +137,12 @@ def _word(text: str) -> str:
 def _read(
     requester: Requester,
     case: Diagnostics,
-    resource: Resource,
+    resource: Resource[Any],
     selector: str,
     shorten: Callable[[msgspec.Raw], bytes] = bytes,
     is_wanted: Callable[[Object], bool] = lambda item: True,
 ) -> Iterator[Object]:
-    client = ResourceClient(requester, resource, msgspec.json.decode, **_PATIENCE)
+    client = ResourceClient(requester, resource, **_PATIENCE)
     count = read_bytes = kept_bytes = 0
     try:
         for item in (item for page in client.pages(case.seen.metadata.namespace, selector) for item in page.items):
@@ -186,7 +186,7 @@ def read_controller_logs(requester: Requester, case: Diagnostics, namespace: str
 
     Failures are added to `unread`.
     """
-    client = ResourceClient(requester, PODS, decoder_for(Pod), timeout_seconds=_LOG_TIMEOUT_SECONDS, retry=False)
+    client = ResourceClient(requester, PODS, timeout_seconds=_LOG_TIMEOUT_SECONDS, retry=False)
     try:
         pods = client.list(namespace, CONTROLLER_SELECTOR)
     except ApiError as error:

@@ -18,11 +18,11 @@ import msgspec
 
 from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.controller.snapshot import ObjectLookup
-from tfjob_controller.kube.meta import OwnerReference, Resource, controller_of
+from tfjob_controller.kube.meta import Object, OwnerReference, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 
-_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+_REVIEWS: Resource[Object] = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
 _REVIEW_SECONDS = 5.0
 _POD_NAME, _POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
 _USER_PREFIX = "system:serviceaccount:"
@@ -142,9 +142,9 @@ class JobsOfPods:
 
     pods: ObjectLookup
     jobs: ObjectLookup
-    kinds: Mapping[tuple[str, str], Resource]
+    kinds: Mapping[tuple[str, str], Resource[Object]]
 
-    def job_of(self, identity: PodIdentity) -> tuple[Resource, OwnerReference] | None:
+    def job_of(self, identity: PodIdentity) -> tuple[Resource[Object], OwnerReference] | None:
         """The kind of the TrainJob that the pod belongs to, and its name and UID; None if there is none."""
         pod = self.pods.get(f"{identity.namespace}/{identity.name}")
         owner = controller_of(pod) if pod is not None and pod.metadata.uid == identity.uid else None

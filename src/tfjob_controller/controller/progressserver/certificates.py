@@ -73,7 +73,7 @@ class ServingCertificate:
 
     def __init__(self, requester: Requester, namespace: str, host: str, clock: Clock) -> None:
         """`namespace` is that of the Secret; `host` is the name or address by which pods reach the server."""
-        self._client = ResourceClient(requester, SECRETS, decoder_for(KeySecret))
+        self._client = ResourceClient(requester, SECRETS.with_decoder(decoder_for(KeySecret)))
         self._namespace = namespace
         self._host = host
         self._clock = clock

@@ -25,7 +25,7 @@ from tfjob_controller.api.common.trainerstatus import ReportError, TrainerStatus
 from tfjob_controller.controller.progressserver.authorization import JobsOfPods, PodIdentity, TokenReviewer
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import TokenBucket, TokenBuckets
-from tfjob_controller.kube.meta import OwnerReference, Resource
+from tfjob_controller.kube.meta import Object, OwnerReference, Resource
 from tfjob_controller.kube.requester import MERGE_PATCH, Requester
 from tfjob_controller.util.clock import Clock
 
@@ -132,7 +132,9 @@ class Reports:
         self._write(kind, namespace, job, report)
         return Answer(200, msgspec.json.encode({"trainerStatus": report}))
 
-    def _authorized(self, namespace: str, name: str, token: str, client: str) -> tuple[Resource, OwnerReference]:
+    def _authorized(
+        self, namespace: str, name: str, token: str, client: str
+    ) -> tuple[Resource[Object], OwnerReference]:
         """The kind of the job that the path names and its reference. Raises _RefusedError and ApiError."""
         audience = report_audience(namespace, name)
         pod = self._reviewer.known(token, audience) or self._reviewed(token, audience, client)
@@ -149,7 +151,7 @@ class Reports:
             raise _RefusedError(_BUSY)
         return self._reviewer.review(token, audience)
 
-    def _write(self, kind: Resource, namespace: str, job: OwnerReference, report: TrainerStatus) -> None:
+    def _write(self, kind: Resource[Object], namespace: str, job: OwnerReference, report: TrainerStatus) -> None:
         body = msgspec.json.encode({"metadata": {"uid": job.uid}, "status": {"trainerStatus": _replacing(report)}})
         path = kind.path(namespace, job.name, "status")
         try:

@@ -32,7 +32,7 @@ import structlog
 
 from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.gangscheduler.bindrequests import POD_DELETED, STOPPING, BindRequest
-from tfjob_controller.kube.codec import decoder_for, encode
+from tfjob_controller.kube.codec import encode
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.trace import new_trace
@@ -55,8 +55,6 @@ _BACKOFF_CAP_SECONDS = 5.0
 OnResult = Callable[[BindRequest, str], None]
 # Called before a Binding is posted, in the binder's threads: the reason not to post it, or an empty text.
 RejectBinding = Callable[[BindRequest], str]
-
-_decode_pod = decoder_for(Pod)
 
 
 # Observes the outcomes of Bindings, in the binder's threads. The result is bound, gone, elsewhere, refused, late or
@@ -229,7 +227,7 @@ class Binder:
             "GET", PODS.path(pod.namespace, pod.name), timeout_seconds=REQUEST_TIMEOUT_SECONDS, retry=False
         )
         try:
-            found = _decode_pod(body)
+            found = PODS.decode(body)
         except msgspec.MsgspecError as error:
             raise ApiError(NO_RESPONSE, "InvalidAnswer", f"the response is not a Pod: {error}") from error
         return _outcome_of(pod, found)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tfjob_controller.api.common.podrequests import requests_of
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -123,7 +123,7 @@ class GangPlacements:
     def allowed_nodes(self, pod: WirePod, names: Sequence[str]) -> tuple[Sequence[str], Mapping[str, str]]:
         """Returns, for a pod of no gang, the nodes with unreserved capacity, and the reasons of the others."""
         try:
-            amounts = tuple(requests_of(decode_scheduled_pod(pod.body)).items())
+            amounts = tuple(requests_of(SCHEDULED_PODS.decode(pod.body)).items())
         except (msgspec.MsgspecError, ValueError):
             return (), dict.fromkeys(names, UNREADABLE)
         full = nodes_without_capacity(self._state.view.node_infos, names, amounts)

@@ -25,8 +25,6 @@ from tfjob_controller.api.provisioningrequest import (
     PROVISIONING_REQUESTS,
     PodTemplate,
     ProvisioningRequest,
-    decode_pod_template,
-    decode_provisioning_request,
 )
 from tfjob_controller.gangscheduler.provisioning.bodies import MANAGED_BY_LABEL, MANAGER, RequestBodies
 from tfjob_controller.gangscheduler.provisioning.rules import (
@@ -62,7 +60,7 @@ CREATED, REFUSED = "created", "refused"
 def request_informer(requester: Requester, clock: Clock) -> Informer[ProvisioningRequest]:
     """Returns the informer on the gang scheduler's requests."""
     selector = f"{MANAGED_BY_LABEL}={MANAGER}"
-    return Informer(requester, PROVISIONING_REQUESTS, decode_provisioning_request, label_selector=selector, clock=clock)
+    return Informer(requester, PROVISIONING_REQUESTS, label_selector=selector, clock=clock)
 
 
 class Provisioner:
@@ -90,8 +88,8 @@ class Provisioner:
         self._planner = RequestPlanner(policy, quotas_of)
         self._requests = request_informer(requester, clock)
         self._informers = InformerGroup([self._requests], clock)
-        self._client = ResourceClient(requester, PROVISIONING_REQUESTS, decode_provisioning_request)
-        self._templates: ResourceClient[PodTemplate] = ResourceClient(requester, POD_TEMPLATES, decode_pod_template)
+        self._client = ResourceClient(requester, PROVISIONING_REQUESTS)
+        self._templates = ResourceClient(requester, POD_TEMPLATES)
         self._notes: Mapping[str, str] = {}
         # By gang, the name of its request.
         self._current: Mapping[str, str] = {}

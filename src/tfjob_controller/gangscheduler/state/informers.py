@@ -25,14 +25,9 @@ from tfjob_controller.api.common.cluster import (
     PriorityClass,
     ResourceQuota,
     ScheduledPod,
-    decode_namespace,
-    decode_node,
-    decode_priority_class,
-    decode_resource_quota,
 )
-from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.gang import GANGS, Gang, decode_gang, gang_key_of, member_of
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
+from tfjob_controller.api.gang import GANGS, Gang, gang_key_of, member_of
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.meta import key_of
@@ -67,24 +62,12 @@ class SchedulerCaches:
     def __init__(
         self, requester: Requester, clock: Clock, *, with_priorities: bool = False, with_weights: bool = False
     ) -> None:
-        self.nodes: Informer[Node] = Informer(requester, NODES, decode_node, clock=clock)
-        self.pods: Informer[ScheduledPod] = Informer(
-            requester, PODS, decode_scheduled_pod, indexers={BY_GANG: by_gang}, clock=clock
-        )
-        self.quotas: Informer[ResourceQuota] = Informer(
-            requester,
-            RESOURCE_QUOTAS,
-            decode_resource_quota,
-            indexers={BY_NAMESPACE: by_namespace},
-            clock=clock,
-        )
-        self.gangs: Informer[Gang] = Informer(requester, GANGS, decode_gang, clock=clock)
-        self.priority_classes: Informer[PriorityClass] | None = (
-            Informer(requester, PRIORITY_CLASSES, decode_priority_class, clock=clock) if with_priorities else None
-        )
-        self.namespaces: Informer[Namespace] | None = (
-            Informer(requester, NAMESPACES, decode_namespace, clock=clock) if with_weights else None
-        )
+        self.nodes = Informer(requester, NODES, clock=clock)
+        self.pods = Informer(requester, SCHEDULED_PODS, indexers={BY_GANG: by_gang}, clock=clock)
+        self.quotas = Informer(requester, RESOURCE_QUOTAS, indexers={BY_NAMESPACE: by_namespace}, clock=clock)
+        self.gangs = Informer(requester, GANGS, clock=clock)
+        self.priority_classes = Informer(requester, PRIORITY_CLASSES, clock=clock) if with_priorities else None
+        self.namespaces = Informer(requester, NAMESPACES, clock=clock) if with_weights else None
         more = [each for each in (self.priority_classes, self.namespaces) if each is not None]
         self.informers = InformerGroup([self.nodes, self.pods, self.quotas, self.gangs, *more], clock)
 

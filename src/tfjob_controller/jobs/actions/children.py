@@ -40,7 +40,7 @@ from tfjob_controller.jobs.naming import (
 )
 from tfjob_controller.jobs.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
 from tfjob_controller.jobs.state.terminations import RETRYABLE_EXIT_CODES
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 
 Body = dict[str, Any]
 
@@ -193,7 +193,7 @@ def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
     return replica_labels(plan.identity.labels, replica.role.replica_type, replica.index)
 
 
-def _head(plan: Plan, resource: Resource, name: str, labels: Mapping[str, str]) -> Body:
+def _head(plan: Plan, resource: Resource[Object], name: str, labels: Mapping[str, str]) -> Body:
     metadata: Body = {
         "name": name,
         "namespace": plan.identity.namespace,

@@ -14,7 +14,7 @@ from tfjob_controller.kube.meta import Object, Resource
 class Create:
     """POST `body` to `resource`. `name` for messages and for adoption on AlreadyExists."""
 
-    resource: Resource
+    resource: Resource[Object]
     name: str
     body: Body
 
@@ -27,7 +27,7 @@ class Delete:
     `resumes`: a suspended Job is replaced by one that runs.
     """
 
-    resource: Resource
+    resource: Resource[Object]
     name: str
     uid: str
     foreground: bool = False
@@ -47,7 +47,7 @@ class SetSuspend:
 class Patch:
     """Merge-PATCH `body` on a child. NotFound is success."""
 
-    resource: Resource
+    resource: Resource[Object]
     name: str
     body: Body
 
@@ -90,7 +90,7 @@ def combined(observed: ObservedState, actions: Actions) -> Actions:
     return replace(actions, deletes=tuple(dict.fromkeys(deletes)), suspends=tuple(dict.fromkeys(suspends)))
 
 
-def build_delete(resource: Resource, obj: Object, *, foreground: bool = False, resumes: bool = False) -> Delete:
+def build_delete(resource: Resource[Object], obj: Object, *, foreground: bool = False, resumes: bool = False) -> Delete:
     """Returns the deletion of an object. A child Job is deleted only in the version that was seen.
 
     A cache that is behind may not show yet that its replica has succeeded. A Job that is being deleted already is

@@ -77,7 +77,7 @@ from tfjob_controller.jobs.state.restarts import (
     surplus_failed_pods,
 )
 from tfjob_controller.jobs.state.successes import unrecorded_successes
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 
 # Ends a Job that has run for a second. A suspended Job of an elastic role would keep the finalizer of a failed pod that
 # it has not replaced yet, and the pod and its namespace could not be deleted (job_controller.go:canRemoveFinalizer).
@@ -222,7 +222,9 @@ def _autoscaler_deletes(observed: ObservedState) -> Iterator[Delete]:
         yield build_delete(HORIZONTAL_POD_AUTOSCALERS, observed.autoscaler)
 
 
-def stop_all(jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource, PodGroup]]) -> Actions:
+def stop_all(
+    jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource[Object], PodGroup]]
+) -> Actions:
     """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended."""
     return Actions(
         deletes=tuple(build_delete(*group) for group in groups),

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 
 from tfjob_controller.api.common.core import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 
 # The number of equal writes that do not wait.
 _FREE_WRITES = 2
@@ -40,7 +40,7 @@ ACCEPTED_SECONDS = 60.0
 # They are created again whenever the controller has forgotten them, not because somebody has deleted them.
 _UNWATCHED = frozenset((SECRETS, PERSISTENT_VOLUME_CLAIMS))
 
-_Key: TypeAlias = tuple[Resource, str, tuple[str, ...]]
+_Key: TypeAlias = tuple[Resource[Object], str, tuple[str, ...]]
 _SUSPEND = ("spec.suspend",)
 # No field: the existence of the child.
 _EXISTS: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class RevertedChange:
     `editor` is the field manager that wrote the field last, or `ADMISSION`; empty if it is not known.
     """
 
-    resource: Resource
+    resource: Resource[Object]
     name: str
     fields: tuple[str, ...]
     value: Any

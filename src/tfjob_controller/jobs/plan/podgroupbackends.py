@@ -72,7 +72,7 @@ class Backend(Protocol):
     """One scheduler that runs gangs."""
 
     @property
-    def resource(self) -> Resource: ...
+    def resource(self) -> Resource[Any]: ...
 
     @property
     def scheduler_name(self) -> str:
@@ -131,7 +131,7 @@ _PENDING = "Pending"
 
 
 class Volcano:
-    resource: Final = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+    resource: Final[Resource[Any]] = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
     scheduler_name: Final = "volcano"
     queue_label: Final = "scheduling.volcano.sh/queue-name"
     is_immutable: Final = False
@@ -167,7 +167,7 @@ _WAITING_PHASES = ("Pending", "PreScheduling", "Scheduling")
 
 
 class Coscheduling:
-    resource: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+    resource: Final[Resource[Any]] = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
     # As the project's own Helm chart names it.
     scheduler_name: Final = "scheduler-plugins-scheduler"
     queue_label: Final = ""
@@ -198,7 +198,7 @@ _SCHEDULED = "PodGroupScheduled"
 
 
 class Kubernetes:
-    resource: Final = Resource(
+    resource: Final[Resource[Any]] = Resource(
         "scheduling.k8s.io",
         "v1alpha2",
         "podgroups",
@@ -249,7 +249,7 @@ class _Admission:
 
 
 class Kueue:
-    resource: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
+    resource: Final[Resource[Any]] = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
     scheduler_name: Final = ""
     queue_label: Final = QUEUE_LABEL
     # The spec of an admitted Workload cannot change.

@@ -18,7 +18,6 @@ from tfjob_controller.api.kubeflowtrainer.runtime import (
     KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
     KUBEFLOW_TRAINING_RUNTIMES,
     KubeflowRuntime,
-    decode_kubeflow_runtime,
 )
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
@@ -26,7 +25,6 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     NAMESPACED_RUNTIME,
     RECORD_ANNOTATION,
     KubeflowTrainJob,
-    decode_kubeflow_trainjob,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
@@ -42,7 +40,7 @@ from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_st
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, find_runtime, reference_key, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.util.clock import Clock
 
 
@@ -74,7 +72,7 @@ class KubeflowTrainJobAdapter:
         self._gangs = gangs
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> Resource[Object]:
         return KUBEFLOW_TRAINJOBS
 
     @property
@@ -159,10 +157,8 @@ def _runtime_of(job: KubeflowTrainJob) -> str:
 KubeflowTrainerCaches: TypeAlias = RuntimeCaches[KubeflowTrainJob, KubeflowRuntime]
 RUNTIMES = RuntimeKinds(
     jobs=KUBEFLOW_TRAINJOBS,
-    decode_job=decode_kubeflow_trainjob,
     namespaced=KUBEFLOW_TRAINING_RUNTIMES,
     cluster=KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
-    decode_runtime=decode_kubeflow_runtime,
     runtime_of=_runtime_of,
     status_of=recorded_status,
 )
@@ -193,7 +189,6 @@ KIND = Kind(
     resource=KUBEFLOW_TRAINJOBS,
     # Jobs of both groups may have the same name.
     label=f"{KUBEFLOW_TRAINJOBS.kind}.{KUBEFLOW_TRAINJOBS.group}",
-    decode=decode_kubeflow_trainjob,
     queue_page="kubeflow-trainjobs",
     is_scaled=False,
     takes_reports=True,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfjob_controller.api.common.schema import field_violation
 from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
-from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob, TFJobSpec, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob, TFJobSpec
 from tfjob_controller.api.trainjob.types import DEFAULT_METRICS
 from tfjob_controller.jobs.naming import TF_JOB_NAME
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -72,7 +72,6 @@ CLIENT_KIND = ClientKind(
     word="tfjob",
     resource=TFJOBS,
     type=TFJob,
-    decode=decode_tfjob,
     succeeded="Succeeded",
     name_label=TF_JOB_NAME,
     member="worker",

@@ -12,7 +12,7 @@ from typing import Any
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.controller.handlers import BY_RUNTIME, NO_TRIGGER_LOG, JobHandler, TriggerLog, runtime_key
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
@@ -27,7 +27,7 @@ from tfjob_controller.kinds.tfjob.plan import build_plan, gang_problem, name_pro
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import status_patch
-from tfjob_controller.kube.meta import Resource, key_of
+from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.util.clock import Clock
@@ -45,14 +45,8 @@ class TFJobCaches:
     """The informer of TFJobs. `namespace` "" means all namespaces."""
 
     def __init__(self, requester: Requester, namespace: str, clock: Clock) -> None:
-        self.jobs: Informer[TFJob] = Informer(
-            requester,
-            TFJOBS,
-            decode_tfjob,
-            indexers={BY_RUNTIME: tfjob_by_runtime_id},
-            namespace=namespace,
-            clock=clock,
-        )
+        indexers = {BY_RUNTIME: tfjob_by_runtime_id}
+        self.jobs = Informer(requester, TFJOBS, indexers=indexers, namespace=namespace, clock=clock)
 
     @property
     def all(self) -> Sequence[Informer[Any]]:
@@ -84,7 +78,7 @@ class TFJobAdapter:
         self._gangs = gangs
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> Resource[Object]:
         return TFJOBS
 
     @property
@@ -173,7 +167,6 @@ KIND = Kind(
     name="tfjob",
     resource=TFJOBS,
     label=TFJOBS.kind,
-    decode=decode_tfjob,
     queue_page="queue",
     logs_page="tfjob-logs",
     is_tfjob=True,

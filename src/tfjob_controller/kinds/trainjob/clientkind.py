@@ -18,7 +18,6 @@ from tfjob_controller.api.trainjob.types import (
     TRAINJOBS,
     TrainJob,
     TrainJobSpec,
-    decode_trainjob,
 )
 from tfjob_controller.jobs.naming import TRAIN_JOB_NAME, runtime_id_of
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -88,7 +87,6 @@ CLIENT_KIND = ClientKind(
     word="trainjob",
     resource=TRAINJOBS,
     type=TrainJob,
-    decode=decode_trainjob,
     succeeded="Complete",
     name_label=TRAIN_JOB_NAME,
     member="node",

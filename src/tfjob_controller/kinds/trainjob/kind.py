@@ -20,14 +20,12 @@ from tfjob_controller.api.trainjob.runtime import (
     CLUSTER_TRAINING_RUNTIMES,
     TRAINING_RUNTIMES,
     TrainingRuntime,
-    decode_training_runtime,
 )
 from tfjob_controller.api.trainjob.types import (
     TRAINJOBS,
     Metric,
     TrainJob,
     TrainJobStatus,
-    decode_trainjob,
 )
 from tfjob_controller.api.trainjob.validation import validate, validate_change
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
@@ -48,7 +46,7 @@ from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, runtime_of
 from tfjob_controller.kinds.trainjob.status import to_wire, trainjob_work
 from tfjob_controller.kube.codec import status_patch
-from tfjob_controller.kube.meta import Resource, key_of
+from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.util.clock import Clock
 
 
@@ -85,7 +83,7 @@ class TrainJobAdapter:
         self._gangs = gangs
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> Resource[Object]:
         return TRAINJOBS
 
     @property
@@ -165,10 +163,8 @@ class TrainJobAdapter:
 TrainJobCaches: TypeAlias = RuntimeCaches[TrainJob, TrainingRuntime]
 RUNTIMES = RuntimeKinds(
     jobs=TRAINJOBS,
-    decode_job=decode_trainjob,
     namespaced=TRAINING_RUNTIMES,
     cluster=CLUSTER_TRAINING_RUNTIMES,
-    decode_runtime=decode_training_runtime,
     runtime_of=runtime_of,
     status_of=lambda job: job.status,
 )
@@ -201,7 +197,6 @@ KIND = Kind(
     name="trainjob",
     resource=TRAINJOBS,
     label=TRAINJOBS.kind,
-    decode=decode_trainjob,
     queue_page="trainjobs",
     logs_page="logs",
     has_autoscalers=True,

@@ -16,7 +16,6 @@ from tfjob_controller.api.trainjob.runtime import (
     CLUSTER_TRAINING_RUNTIMES,
     TRAINING_RUNTIMES,
     TrainingRuntime,
-    decode_training_runtime,
 )
 from tfjob_controller.api.trainjob.types import FRAMEWORKS, NAMESPACED_RUNTIME, RuntimeRef, TrainJob
 from tfjob_controller.jobs.frameworks.registry import by_command, frameworks
@@ -62,10 +61,12 @@ def _runtimes(job: TrainJob, requester: Requester) -> tuple[dict[str, TrainingRu
     return (by_key, {}) if runtime.metadata.namespace else ({}, by_key)
 
 
-def _read(requester: Requester, resource: Resource, namespace: str, name: str) -> TrainingRuntime | None:
+def _read(
+    requester: Requester, resource: Resource[TrainingRuntime], namespace: str, name: str
+) -> TrainingRuntime | None:
     """Returns None if there is no such runtime."""
     try:
-        return _reader(requester, resource).get(namespace, name)
+        return ResourceClient(requester, resource).get(namespace, name)
     except ApiError as error:
         if error.is_forbidden or error.is_unknown_kind:
             raise _UnknownError from None
@@ -117,14 +118,12 @@ def _is_added(framework: str) -> bool:
     return bool(framework) and framework not in frameworks()
 
 
-def _reader(requester: Requester, resource: Resource) -> ResourceClient[TrainingRuntime]:
-    return ResourceClient(requester, resource, decode_training_runtime)
-
-
-def _existing(requester: Requester, resource: Resource, namespace: str) -> Sequence[TrainingRuntime] | None:
+def _existing(
+    requester: Requester, resource: Resource[TrainingRuntime], namespace: str
+) -> Sequence[TrainingRuntime] | None:
     """Returns None if the user may not list runtimes, or the cluster does not have their kind."""
     try:
-        return _reader(requester, resource).list(namespace)
+        return ResourceClient(requester, resource).list(namespace)
     except ApiError as error:
         if error.is_forbidden or error.is_not_found:
             return None

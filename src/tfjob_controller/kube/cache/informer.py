@@ -36,7 +36,7 @@ import structlog
 
 from tfjob_controller.kube.cache.reflector import READ_TIMEOUT_SECONDS, Reflector, ReflectorStatistics
 from tfjob_controller.kube.cache.store import Added, Change, Deleted, IndexFunction, Store, Synced, Updated
-from tfjob_controller.kube.cache.watchdecoder import BookmarkDelta, Decode, DeleteDelta, Delta, SkipDelta, UpsertDelta
+from tfjob_controller.kube.cache.watchdecoder import BookmarkDelta, DeleteDelta, Delta, SkipDelta, UpsertDelta
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
@@ -162,7 +162,7 @@ class InformerStatistics:
 
 
 class Informer(Generic[ObjectT]):
-    """See the module's docstring. `decode` turns an object's JSON into its type; unreadable ones are skipped.
+    """See the module's docstring. Objects that cannot be decoded are skipped.
 
     `name` is that of its figures and threads, which no other informer of the program may have; by default the plural.
     """
@@ -170,8 +170,7 @@ class Informer(Generic[ObjectT]):
     def __init__(
         self,
         requester: Requester,
-        resource: Resource,
-        decode: Decode[ObjectT],
+        resource: Resource[ObjectT],
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -194,7 +193,6 @@ class Informer(Generic[ObjectT]):
         self._reflector = Reflector(
             requester,
             resource,
-            decode,
             self._apply,
             namespace=namespace,
             label_selector=label_selector,
@@ -311,7 +309,7 @@ class InformerGroup:
         ]
 
     @property
-    def watched(self) -> list[tuple[Resource, str]]:
+    def watched(self) -> list[tuple[Resource[Object], str]]:
         """Each resource with its namespace, or "" for all."""
         return [informer.watched for informer in self._informers]
 

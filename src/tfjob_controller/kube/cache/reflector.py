@@ -32,7 +32,6 @@ from tfjob_controller.kube import codec
 from tfjob_controller.kube.cache.listwatch import ListWatchState, RequestMode
 from tfjob_controller.kube.cache.watchdecoder import (
     BookmarkDelta,
-    Decode,
     Delta,
     MetadataOnly,
     ObjectReader,
@@ -89,8 +88,7 @@ class Reflector(Generic[ObjectT]):
     def __init__(
         self,
         requester: Requester,
-        resource: Resource,
-        decode: Decode[ObjectT],
+        resource: Resource[ObjectT],
         sink: Callable[[Delta[ObjectT]], None],
         *,
         namespace: str = "",
@@ -105,7 +103,7 @@ class Reflector(Generic[ObjectT]):
         self._path = resource.path(namespace)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: selector for name, selector in selectors.items() if selector}
-        self._reader = ObjectReader(decode)
+        self._reader = ObjectReader(resource.decode)
         self._sink = sink
         self._read_timeout_seconds = read_timeout_seconds
         self._clock = clock

@@ -23,7 +23,7 @@ Threads: none; one thread feeds. Source: apimachinery pkg/watch, KEP-3157 (strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Generic, TypeAlias
 
 import msgspec
@@ -31,12 +31,10 @@ import msgspec
 from tfjob_controller.kube import codec
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.kept import kept_decoder
-from tfjob_controller.kube.meta import ObjectMeta, ObjectT, key_of, version_of
+from tfjob_controller.kube.meta import Decode, ObjectMeta, ObjectT, key_of, version_of
 from tfjob_controller.util.lazylog import get_logger
 
 log = get_logger(__name__)
-
-Decode: TypeAlias = Callable[[bytes | msgspec.Raw], ObjectT]
 
 
 class ReplaceDelta(msgspec.Struct, Generic[ObjectT], frozen=True):

@@ -15,7 +15,7 @@ import structlog
 
 from tfjob_controller.kube.accessreviews import may
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -31,7 +31,7 @@ class WatchRights:
     What is not answered stays as it was: that the API server does not respond is no lack of rights.
     """
 
-    def __init__(self, requester: Requester, watched: Sequence[tuple[Resource, str]], clock: Clock) -> None:
+    def __init__(self, requester: Requester, watched: Sequence[tuple[Resource[Object], str]], clock: Clock) -> None:
         self._requester, self._watched, self._clock = requester, watched, clock
         self._missing: tuple[str, ...] = ()
         self._stop = threading.Event()

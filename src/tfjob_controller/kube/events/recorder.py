@@ -43,7 +43,7 @@ __all__ = ["EventRecorder", "EventStatistics", "ObjectReference"]
 
 log = structlog.get_logger(__name__)
 
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+EVENTS: Resource[Any] = Resource("events.k8s.io", "v1", "events", "Event")
 
 # client-go's limit.
 MAX_QUEUED = 1000

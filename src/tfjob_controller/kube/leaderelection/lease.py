@@ -44,7 +44,7 @@ from tfjob_controller.util.timestamps import format_micro_time
 
 log = structlog.get_logger(__name__)
 
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+LEASES: Resource[Any] = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 # What is left of a released lease, so that those who do not look at the holder's name find it expired too: client-go's.
 _RELEASED_SECONDS = 1

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from tfjob_controller.api.common.podrequests import amounts_of, member_of, requests_of, template_requests
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
 from tfjob_controller.api.gang import Member
 
 
 def of(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
     body = {"metadata": {"name": "p"}, "spec": spec, "status": status or {}}
-    return requests_of(decode_scheduled_pod(msgspec.json.encode(body)))
+    return requests_of(SCHEDULED_PODS.decode(msgspec.json.encode(body)))
 
 
 def container(name: str = "a", always: bool = False, **requests: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from tfjob_controller.api.common.cluster import ScheduledPod, ScheduledPodSpec
 from tfjob_controller.api.common.podrequests import requests_of
-from tfjob_controller.api.common.scheduledpods import MAX_GATES, MAX_RESOURCES, decode_scheduled_pod
+from tfjob_controller.api.common.scheduledpods import MAX_GATES, MAX_RESOURCES, SCHEDULED_PODS
 from tfjob_controller.api.gang import MAX_EXPRESSIONS, MAX_TERMS, PLACEMENT_GATE, REQUIRED_NODE_AFFINITY
 
 MEMBER = {"scheduling.kubeflow.org/gang": "train"}
@@ -18,7 +18,7 @@ GATE = {"name": PLACEMENT_GATE}
 
 def decoded(spec: dict[str, Any], labels: dict[str, str] | None = None) -> ScheduledPod:
     body = {"metadata": {"name": "p", "namespace": "team", "labels": labels or {}}, "spec": spec}
-    return decode_scheduled_pod(msgspec.json.encode(body))
+    return SCHEDULED_PODS.decode(msgspec.json.encode(body))
 
 
 def required(terms: int, expressions: int = 1) -> dict[str, Any]:

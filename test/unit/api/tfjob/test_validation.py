@@ -12,12 +12,12 @@ from helpers.manifests import Manifest, container, master, parameter_servers, po
 from helpers.refusals import Bad, Change
 from helpers.specchanges import CHANGES
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
-from tfjob_controller.api.tfjob.types import TFJobSpec, decode_tfjob
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJobSpec
 from tfjob_controller.api.tfjob.validation import CHIEF_NEVER_ENDS, has_training_image, validate, validate_change
 
 
 def verdict(manifest: Manifest) -> str | None:
-    return validate(decode_tfjob(json.dumps(manifest).encode()))
+    return validate(TFJOBS.decode(json.dumps(manifest).encode()))
 
 
 @pytest.mark.parametrize("bad", BAD_MANIFESTS, ids=lambda bad: bad.name)

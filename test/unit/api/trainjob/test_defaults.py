@@ -7,14 +7,14 @@ import pytest
 
 from helpers.trainmanifests import role_template, runtime, trainjob
 from tfjob_controller.api.trainjob import defaults as defaults
-from tfjob_controller.api.trainjob.runtime import RuntimeSpec, decode_training_runtime
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob, TrainJobSpec, decode_trainjob
+from tfjob_controller.api.trainjob.runtime import TRAINING_RUNTIMES, RuntimeSpec
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, TrainJob, TrainJobSpec
 
 
 def job(nodes: int | None = 2, annotations: dict[str, str] | None = None, **spec: Any) -> TrainJob:
     manifest = trainjob(nodes=nodes, **spec)
     manifest["metadata"] |= {"annotations": annotations or {}}
-    return decode_trainjob(json.dumps(manifest).encode())
+    return TRAINJOBS.decode(json.dumps(manifest).encode())
 
 
 def spec_of(nodes: int | None = 2, **spec: Any) -> TrainJobSpec:
@@ -22,7 +22,7 @@ def spec_of(nodes: int | None = 2, **spec: Any) -> TrainJobSpec:
 
 
 def runtime_spec(**spec: Any) -> RuntimeSpec:
-    return decode_training_runtime(json.dumps(runtime(**spec)).encode()).spec
+    return TRAINING_RUNTIMES.decode(json.dumps(runtime(**spec)).encode()).spec
 
 
 @pytest.mark.parametrize(

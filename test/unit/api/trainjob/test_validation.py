@@ -11,8 +11,8 @@ from helpers.goodtrainmanifests import GOOD_RUNTIMES, GOOD_TRAINJOBS
 from helpers.refusals import Bad, Change
 from helpers.trainchanges import TRAIN_CHANGES
 from helpers.trainmanifests import Manifest, override, role_template, runtime, trainjob
-from tfjob_controller.api.trainjob.runtime import RuntimeSpec, decode_training_runtime
-from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TrainJob, decode_trainjob
+from tfjob_controller.api.trainjob.runtime import TRAINING_RUNTIMES, RuntimeSpec
+from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS, TrainJob
 from tfjob_controller.api.trainjob.validation import (
     DATASET_COVERED,
     FRAMEWORK_TWICE,
@@ -28,11 +28,11 @@ from tfjob_controller.api.trainjob.validation import (
 
 
 def decoded(manifest: Manifest, **status: Any) -> TrainJob:
-    return decode_trainjob(json.dumps({**manifest, "status": status}).encode())
+    return TRAINJOBS.decode(json.dumps({**manifest, "status": status}).encode())
 
 
 def verdict_of_runtime(manifest: Manifest) -> str | None:
-    return validate_runtime(decode_training_runtime(json.dumps(manifest).encode()))
+    return validate_runtime(TRAINING_RUNTIMES.decode(json.dumps(manifest).encode()))
 
 
 @pytest.mark.parametrize("bad", BAD_TRAINJOBS, ids=lambda bad: bad.name)
@@ -164,7 +164,7 @@ def test_annotation_and_spec_name_one_framework(manifest: Manifest, problem: str
 def test_job_and_runtime_together_say_nodes_and_image(
     spec: dict[str, Any], given: dict[str, Any], problem: str | None
 ) -> None:
-    its = decode_training_runtime(json.dumps(runtime(**given)).encode()).spec
+    its = TRAINING_RUNTIMES.decode(json.dumps(runtime(**given)).encode()).spec
     assert validate_with_runtime(decoded(trainjob(**spec)).spec, its) == problem
 
 

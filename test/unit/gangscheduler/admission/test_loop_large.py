@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from helpers.gangworld import NAMESPACE, GangWorld
-from tfjob_controller.api.gang import decode_gang, member_of, placed_nodes
+from tfjob_controller.api.gang import GANGS, member_of, placed_nodes
 from tfjob_controller.gangscheduler.bindrequests import BindRequest, GangMember
 
 MEMBERS = 5_000
@@ -57,7 +57,7 @@ def test_it_is_admitted_in_one_write_that_is_far_below_the_limit_of_an_object(la
     (body,) = large.api.list("gangs")
     encoded = msgspec.json.encode(body)
     assert len(encoded) < ETCD_LIMIT / 3
-    assert placed_nodes(decode_gang(encoded).status).keys() == {f"node-{index}" for index in range(MEMBERS)}
+    assert placed_nodes(GANGS.decode(encoded).status).keys() == {f"node-{index}" for index in range(MEMBERS)}
 
 
 def test_it_is_bound_all_at_once_and_half_of_it_leaves_and_comes_again(large: GangWorld) -> None:

@@ -12,9 +12,8 @@ from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, no_answer, refusal
 from helpers.poll import eventually
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.common.scheduledpods import decode_scheduled_pod
-from tfjob_controller.api.gang import Gang, decode_gang
+from tfjob_controller.api.common.scheduledpods import SCHEDULED_PODS
+from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.gangscheduler.binding.ungater import (
     RETRY_BASE_SECONDS,
     GatedPodHandler,
@@ -53,7 +52,7 @@ class World:
         self._version = 0
 
     def new_ungater(self) -> Ungater:
-        client = ResourceClient(self.api, PODS, decode_scheduled_pod, retry=False)
+        client = ResourceClient(self.api, SCHEDULED_PODS, retry=False)
         return Ungater(self.gangs, self.pods, client, self.clock, threads=2)
 
     def put_gang(
@@ -65,7 +64,7 @@ class World:
             "spec": spec or {},
             "status": {"phase": phase, "attempt": attempt, "placement": [{"node": node, "members": ["node-17"]}]},
         }
-        self.gangs.upsert(decode_gang(msgspec.json.encode(body)))
+        self.gangs.upsert(GANGS.decode(msgspec.json.encode(body)))
 
     def put_pod(
         self,
@@ -86,7 +85,7 @@ class World:
         self.pods.upsert(self.cached(name))
 
     def cached(self, name: str = "p-17") -> ScheduledPod:
-        return decode_scheduled_pod(msgspec.json.encode(self.api.objects[f"{PATH}/{name}"]))
+        return SCHEDULED_PODS.decode(msgspec.json.encode(self.api.objects[f"{PATH}/{name}"]))
 
     def change_pod(self, patch: Object) -> None:
         """Somebody else does, and no watch shows it yet."""

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from helpers.gangs import NOW
-from tfjob_controller.api.common.cluster import ResourceQuota, decode_resource_quota
-from tfjob_controller.api.gang import Gang, decode_gang
-from tfjob_controller.api.provisioningrequest import ProvisioningRequest, decode_provisioning_request
+from tfjob_controller.api.common.cluster import RESOURCE_QUOTAS, ResourceQuota
+from tfjob_controller.api.gang import GANGS, Gang
+from tfjob_controller.api.provisioningrequest import PROVISIONING_REQUESTS, ProvisioningRequest
 from tfjob_controller.gangscheduler.provisioning.bodies import request_bodies
 from tfjob_controller.gangscheduler.provisioning.rules import (
     BACKOFF_SECONDS,
@@ -48,12 +48,12 @@ def a_gang(name: str = "a", namespace: str = "ns", *, uid: str = "", cpu: str = 
         "spec": {"members": members, **spec},
         "status": {"phase": "Waiting", **status},
     }
-    return decode_gang(msgspec.json.encode(body))
+    return GANGS.decode(msgspec.json.encode(body))
 
 
 def a_quota(hard: Mapping[str, str]) -> ResourceQuota:
     body = {"metadata": {"name": "q", "namespace": "ns"}, "spec": {"hard": hard}, "status": {"hard": hard, "used": {}}}
-    return decode_resource_quota(msgspec.json.encode(body))
+    return RESOURCE_QUOTAS.decode(msgspec.json.encode(body))
 
 
 def lacking(gang: Gang, message: str = LACKS, **more: bool) -> Pending:
@@ -80,7 +80,7 @@ class World:
         for each in plan.deletes:
             del self.requests[each.metadata.name]
         for _, bodies in plan.creates:
-            self.requests[bodies.name] = decode_provisioning_request(msgspec.json.encode(bodies.request))
+            self.requests[bodies.name] = PROVISIONING_REQUESTS.decode(msgspec.json.encode(bodies.request))
         return plan
 
     def after(self, seconds: float, gangs: Sequence[Gang], decisions: Sequence[Decision], **more: str) -> RequestPlan:
@@ -92,7 +92,7 @@ class World:
         for name, request in self.requests.items():
             body = msgspec.to_builtins(request)
             body["status"] = {"conditions": [{"type": type_, "status": status, "message": message}]}
-            self.requests[name] = decode_provisioning_request(msgspec.json.encode(body))
+            self.requests[name] = PROVISIONING_REQUESTS.decode(msgspec.json.encode(body))
 
 
 @pytest.fixture

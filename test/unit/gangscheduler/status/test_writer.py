@@ -13,7 +13,7 @@ from helpers.apiconfig import config_for
 from helpers.hangingapi import HangingApi
 from helpers.memoryapi import refusal
 from helpers.poll import eventually
-from tfjob_controller.api.gang import GANGS, Gang, decode_gang
+from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate, StatusWriter, WriteOutcome
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
@@ -38,7 +38,7 @@ class Stage:
         self.is_observer_broken = False
         self.writer = StatusWriter(
             self.gangs,
-            ResourceClient(self.transport, GANGS, decode_gang, timeout_seconds=TIMEOUT_SECONDS, retry=False),
+            ResourceClient(self.transport, GANGS, timeout_seconds=TIMEOUT_SECONDS, retry=False),
             None,
             self._observe,
             EventRecorder(self.transport, RealClock(), "test", "test"),
@@ -56,7 +56,7 @@ class Stage:
         if f"{path}/{name}" not in self.server.api.objects:
             body = {"metadata": {"name": name, "namespace": namespace}}
             self.server.api.request("POST", path, body=msgspec.json.encode(body))
-        gang = decode_gang(msgspec.json.encode(self.server.api.objects[f"{path}/{name}"]))
+        gang = GANGS.decode(msgspec.json.encode(self.server.api.objects[f"{path}/{name}"]))
         return StatusUpdate(gang, replace(gang.status, message=str(change)), change)
 
     def outcome(self) -> WriteOutcome:

@@ -13,12 +13,11 @@ from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, repli
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import BatchJob
-from tfjob_controller.api.kubeflowtrainer.runtime import decode_kubeflow_runtime
+from tfjob_controller.api.kubeflowtrainer.runtime import KUBEFLOW_TRAINING_RUNTIMES
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
     RECORD_ANNOTATION,
     KubeflowTrainJob,
-    decode_kubeflow_trainjob,
 )
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import RuntimeHandler
@@ -54,7 +53,7 @@ class Bench:
     def new_reconciler(self) -> Reconciler[KubeflowTrainJob]:
         return Reconciler(
             self.adapter,
-            ResourceClient(self.api, KUBEFLOW_TRAINJOBS, decode_kubeflow_trainjob),
+            ResourceClient(self.api, KUBEFLOW_TRAINJOBS),
             self.kubeflow.jobs.store,
             self.caches.snapshots(),
             self.caches.writer(Fanout(0)),
@@ -80,10 +79,10 @@ class Bench:
             self.caches.jobs.store.upsert(job)
 
     def _see_job(self, kind: str, obj: Object) -> None:
-        self.kubeflow.jobs.store.upsert(decode_kubeflow_trainjob(msgspec.json.encode(obj)))
+        self.kubeflow.jobs.store.upsert(KUBEFLOW_TRAINJOBS.decode(msgspec.json.encode(obj)))
 
     def _see_runtime(self, kind: str, obj: Object) -> None:
-        self.kubeflow.cluster.store.upsert(decode_kubeflow_runtime(msgspec.json.encode(obj)))
+        self.kubeflow.cluster.store.upsert(KUBEFLOW_TRAINING_RUNTIMES.decode(msgspec.json.encode(obj)))
 
     def create(self, runtime: Any = None, **spec: Any) -> None:
         self.api.put(RUNTIME_PATH, runtime or kubeflow_runtime())
@@ -204,7 +203,7 @@ def test_a_started_job_keeps_its_nodes_and_lives_on_without_its_runtime(bench: B
     bench.sync()
     bench.reconciler = bench.new_reconciler()
     bench.api.put(RUNTIME_PATH, kubeflow_runtime(policy={"numNodes": 1, "torch": {}}))
-    job = decode_kubeflow_trainjob(msgspec.json.encode(bench.job))
+    job = KUBEFLOW_TRAINJOBS.decode(msgspec.json.encode(bench.job))
     assert len(bench.adapter.plan(job).replicas.all) == 3
     bench.kubeflow.cluster.store.delete("torch-distributed", 10**6, bench.kubeflow.cluster.store.list()[0])
     bench.clock.advance(100 * RUNTIME_TIMEOUT_SECONDS)
@@ -229,5 +228,5 @@ def test_jobs_that_have_not_started_are_queued_when_their_runtime_appears(bench:
 
 def test_initializers_that_share_a_name_with_the_training_container_are_not_limited(bench: Bench) -> None:
     bench.create(kubeflow_runtime(replicated_job(), replicated_job("other", ancestor="")))
-    job = decode_kubeflow_trainjob(msgspec.json.encode(bench.job))
+    job = KUBEFLOW_TRAINJOBS.decode(msgspec.json.encode(bench.job))
     assert bench.adapter.plan(job).mounts.data_containers == frozenset()

@@ -10,7 +10,7 @@ from helpers.fakeclock import FakeClock
 from helpers.informercontract import Diary
 from helpers.poll import eventually, until
 from helpers.scripted import FedRequester
-from helpers.things import THINGS, Thing, bookmark, decode_thing, line, thing
+from helpers.things import THINGS, Thing, bookmark, line, thing
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.errors import ApiError
 
@@ -22,7 +22,7 @@ class Setup:
     def __init__(self, requester: FedRequester | None = None) -> None:
         self.clock = FakeClock()
         self.requester = requester or FedRequester()
-        self.informer = Informer(self.requester, THINGS, decode_thing, clock=self.clock)
+        self.informer = Informer(self.requester, THINGS, clock=self.clock)
 
     def started(self, *lines: bytes) -> Informer[Thing]:
         self.informer.start()

@@ -18,7 +18,6 @@ class MemoryCollection:
     resource = THINGS
     namespace = "ns"
     label_selector = ""
-    decode = staticmethod(decode_thing)
 
     def __init__(self) -> None:
         self.requester = MemoryApi()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.scripted import Answer, PatientClock, ScriptedRequester
-from helpers.things import THINGS, Thing, bookmark, decode_thing, error_line, line, page, thing, unreadable_line
+from helpers.things import THINGS, Thing, bookmark, error_line, line, page, thing, unreadable_line
 from tfjob_controller.kube.cache.reflector import READ_TIMEOUT_SECONDS, Reflector
 from tfjob_controller.kube.cache.watchdecoder import BookmarkDelta, DeleteDelta, Delta, ReplaceDelta, UpsertDelta
 from tfjob_controller.kube.errors import ApiError
@@ -30,7 +30,7 @@ class Played:
         self.events: list[Delta[Thing]] = []
         self.errors_at_rest: list[str] = []
         self.reflector = Reflector(
-            self.requester, kind, decode_thing, self.events.append, clock=self.clock, rng=random.Random(1), **options
+            self.requester, kind, self.events.append, clock=self.clock, rng=random.Random(1), **options
         )
         self.requester.at_end = self.reflector.stop
         self.reflector.run()
@@ -202,7 +202,7 @@ def test_what_a_sink_raises_ends_run_and_the_next_run_lists() -> None:
         if isinstance(event, UpsertDelta):
             raise RuntimeError("a bug")
 
-    reflector = Reflector(requester, THINGS, decode_thing, take, clock=PatientClock(), rng=random.Random(1))
+    reflector = Reflector(requester, THINGS, take, clock=PatientClock(), rng=random.Random(1))
     requester.at_end = reflector.stop
     with pytest.raises(RuntimeError, match="a bug"):
         reflector.run()
@@ -212,8 +212,6 @@ def test_what_a_sink_raises_ends_run_and_the_next_run_lists() -> None:
 
 def test_stop_ends_it_before_the_next_request() -> None:
     requester = ScriptedRequester([END6])
-    reflector = Reflector(
-        requester, THINGS, decode_thing, lambda event: reflector.stop(), clock=PatientClock(), rng=random.Random(1)
-    )
+    reflector = Reflector(requester, THINGS, lambda event: reflector.stop(), clock=PatientClock(), rng=random.Random(1))
     reflector.run()
     assert len(requester.asked) == 1
