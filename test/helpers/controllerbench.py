@@ -231,16 +231,8 @@ class ControllerBench:
         )
 
     def _watcher(self, name: str) -> Watcher:
-        informers: dict[str, Informer[Any]] = {
-            "tfjobs": self.tfjobs.jobs,
-            "jobs": self.caches.jobs,
-            "services": self.caches.services,
-            "pods": self.caches.pods,
-            "configmaps": self.caches.config_maps,
-            **({"gangs": self.caches.gangs} if self.caches.gangs is not None else {}),
-            **({self.caches.pod_groups.name: self.caches.pod_groups} if self.caches.pod_groups is not None else {}),
-        }
-        return watcher_of(informers[name])
+        informers = (self.tfjobs.jobs, *self.caches.watched.values())
+        return watcher_of(next(informer for informer in informers if informer.name == name))
 
 
 def watcher_of(informer: Informer[Any]) -> Watcher:

@@ -10,7 +10,7 @@ from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG
-from tfjob_controller.api.common.core import Pod, Secret
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Pod, Secret
 from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.logs.metricparser import MetricValue
@@ -77,16 +77,9 @@ class TrainBench:
         self.logs.is_read = True
         self.is_busy = False
         self.reconciler = self.new_reconciler()
-        informers = {
-            "trainjobs": self.trainjobs.jobs,
-            "trainingruntimes": self.trainjobs.all[1],
-            "jobs": self.caches.jobs,
-            "services": self.caches.services,
-            "pods": self.caches.pods,
-            "configmaps": self.caches.config_maps,
-        }
-        for name, informer in informers.items():
-            self.api.watch(name, watcher_of(informer))
+        children = (self.caches.watched[each] for each in (JOBS, SERVICES, PODS, CONFIG_MAPS))
+        for informer in (self.trainjobs.jobs, self.trainjobs.namespaced, *children):
+            self.api.watch(informer.name, watcher_of(informer))
 
     def new_reconciler(self) -> Reconciler[TrainJob]:
         runtimes = RuntimeResolver(self.trainjobs.namespaced.store, self.trainjobs.cluster.store)
@@ -106,7 +99,7 @@ class TrainBench:
     def forget_secrets(self) -> None:
         """Displaces the remembered Secrets, which are not watched."""
         for number in range(MAX_RESPONSES):
-            self.caches.secrets.assume(Secret(ObjectMeta(name=f"other-{number}", namespace="ns")))
+            self.caches.clients[SECRETS].store.assume(Secret(ObjectMeta(name=f"other-{number}", namespace="ns")))
         self.reconciler = self.new_reconciler()
 
     def create(self, **job: Any) -> Object:

@@ -22,6 +22,7 @@ from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Seen
+from tfjob_controller.api.common.core import JOBS, PODS, SERVICES
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.kube.meta import Resource
@@ -199,8 +200,7 @@ def test_a_finished_job_costs_nothing_whatever_happens_to_its_children(
         for name in jobs.children("jobs"):
             api.delete(f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}", propagationPolicy="Background")
         eventually(lambda: not jobs.children("pods"))
-        caches = manager.caches
-        eventually(lambda: not any(each.store.list() for each in (caches.services, caches.jobs, caches.pods)))
+        eventually(lambda: not any(manager.caches.store(each).list() for each in (SERVICES, JOBS, PODS)))
         await_rest(manager)
         assert syncs(manager) > synced
         assert requests(proxy.seen)[before:] == []

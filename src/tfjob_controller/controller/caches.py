@@ -1,13 +1,13 @@
-"""The controller's caches: one informer for each kind of child of jobs.
+"""The controller's caches: the table of child kinds, and an informer for each that is watched.
 
 Children are watched by the label `kubeflow.org`, so the other pods of a cluster cost nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
 
 from tfjob_controller.api.common.core import (
     CONFIG_MAPS,
@@ -17,16 +17,8 @@ from tfjob_controller.api.common.core import (
     PODS,
     SECRETS,
     SERVICES,
-    BatchJob,
-    ConfigMap,
-    HorizontalPodAutoscaler,
-    PersistentVolumeClaim,
-    Pod,
-    PodGroup,
-    Secret,
-    Service,
 )
-from tfjob_controller.api.gang import GANGS, Gang
+from tfjob_controller.api.gang import GANGS
 from tfjob_controller.controller.decoders import (
     decode_autoscaler,
     decode_claim,
@@ -39,12 +31,15 @@ from tfjob_controller.controller.decoders import (
     decode_service,
 )
 from tfjob_controller.controller.handlers import (
+    BATCH_SECONDS,
+    BY_OWNER,
     BY_RUNTIME,
     NO_TRIGGER_LOG,
     ChildHandler,
     TriggerLog,
     autoscaler_matters,
     by_runtime_label,
+    child_priority,
     gang_priority,
     identity_matters,
     job_priority,
@@ -55,20 +50,61 @@ from tfjob_controller.controller.handlers import (
     state_matters,
 )
 from tfjob_controller.controller.kind import KindCaches
-from tfjob_controller.controller.snapshot import BY_OWNER, ReadingsOf, Snapshots
+from tfjob_controller.controller.snapshot import ReadingsOf, Snapshots
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
 from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.cache.store import IndexFunction, Store, by_controller_uid
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.meta import Decode, ObjectT, Resource
+from tfjob_controller.kube.meta import Object, ObjectT, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
 from tfjob_controller.util.clock import Clock
 
+_INDEXES: Mapping[str, IndexFunction[Object]] = {BY_OWNER: by_controller_uid, BY_RUNTIME: by_runtime_label}
+
+
+@dataclass(frozen=True, slots=True)
+class ChildKind(Generic[ObjectT]):
+    """A kind of children: how it is read, cached and written, and which of its changes queue a job (`ChildHandler`)."""
+
+    resource: Resource[ObjectT]
+    index: str = ""
+    """Of the cache: `BY_OWNER`, or `BY_RUNTIME` where the job is not the controller; empty: looked up by name alone."""
+    matters: Callable[[ObjectT, ObjectT], bool] = identity_matters
+    priority: Callable[[ObjectT, ObjectT], int] = child_priority
+    batch_seconds: float = BATCH_SECONDS
+    is_watched: bool = True
+    """Otherwise only the responses of writes are remembered (`ResponseCache`)."""
+    is_strict: bool = False
+    """Whether users write fields of it (`ChildClient`)."""
+    is_optional: bool = False
+    """Whether only jobs of some kinds may have such children, and run without them as well."""
+
+
+def child_kinds(*, gangs: bool, autoscalers: bool, pod_groups: Resource[Any] | None) -> Sequence[ChildKind[Any]]:
+    """Returns the only list of the kinds of children. For the parameters see `ControllerCaches`."""
+    kinds: list[ChildKind[Any]] = [
+        ChildKind(JOBS.with_decoder(decode_job), BY_OWNER, state_matters, job_priority, is_strict=True),
+        ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER),
+        ChildKind(PODS.with_decoder(decode_pod), BY_RUNTIME, pod_matters, pod_priority),
+        ChildKind(CONFIG_MAPS.with_decoder(decode_config_map)),
+        ChildKind(SECRETS.with_decoder(decode_secret), is_watched=False),
+        ChildKind(PERSISTENT_VOLUME_CLAIMS.with_decoder(decode_claim), is_watched=False, is_strict=True),
+    ]
+    if gangs:
+        # A Gang is one object and comes in no burst, and an admitted job should start at once.
+        kinds.append(ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0))
+    if pod_groups is not None:
+        kinds.append(ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters))
+    if autoscalers:
+        resource = HORIZONTAL_POD_AUTOSCALERS.with_decoder(decode_autoscaler)
+        kinds.append(ChildKind(resource, BY_OWNER, autoscaler_matters, is_optional=True))
+    return kinds
+
 
 class ControllerCaches:
-    """Informers with their indexes. `namespace` "" means all namespaces.
+    """Caches of children with their clients. `namespace` "" means all namespaces.
 
     `kinds` are the caches of the kinds of jobs, which are started and observed with these. Without `gangs` Gangs are
     neither watched nor written, without `autoscalers` not HorizontalPodAutoscalers. `pod_groups` is the kind that
@@ -86,102 +122,62 @@ class ControllerCaches:
         autoscalers: bool = True,
         pod_groups: Resource[Any] | None = None,
     ) -> None:
-        self._requester, self._namespace, self._clock = requester, namespace, clock
-        self._informers = [informer for caches in kinds for informer in caches.all]
-        # The only list of the kinds of children; each kind adds itself.
-        self._clients: dict[Resource[Any], ChildClient[Any]] = {}
-        owner = {BY_OWNER: by_controller_uid}
-        self.jobs: Informer[BatchJob] = self._watch(JOBS, decode_job, owner, is_strict=True)
-        self.services: Informer[Service] = self._watch(SERVICES, decode_service, owner)
-        self.pods: Informer[Pod] = self._watch(PODS, decode_pod, {BY_RUNTIME: by_runtime_label})
-        self.config_maps: Informer[ConfigMap] = self._watch(CONFIG_MAPS, decode_config_map)
-        self.secrets: ResponseCache[Secret] = self._remember(SECRETS, decode_secret)
-        self.claims: ResponseCache[PersistentVolumeClaim] = self._remember(
-            PERSISTENT_VOLUME_CLAIMS, decode_claim, is_strict=True
-        )
-        self.gangs: Informer[Gang] | None = self._watch(GANGS, decode_job_gang, owner) if gangs else None
-        self.pod_groups: Informer[PodGroup] | None = (
-            self._watch(pod_groups, decode_pod_group, owner) if pod_groups is not None else None
-        )
-        self._pod_group_kind = pod_groups
-        self.autoscalers: Informer[HorizontalPodAutoscaler] | None = (
-            self._watch(HORIZONTAL_POD_AUTOSCALERS, decode_autoscaler, owner) if autoscalers else None
-        )
-        self.informers = InformerGroup(self._informers, clock)
+        self._pod_groups = pod_groups
+        self._kinds = child_kinds(gangs=gangs, autoscalers=autoscalers, pod_groups=pod_groups)
+        self.watched: Mapping[Resource[Object], Informer[Any]] = {
+            child.resource: Informer(
+                requester,
+                child.resource,
+                namespace=namespace,
+                label_selector=CHILD_SELECTOR,
+                indexers={child.index: _INDEXES[child.index]} if child.index else None,
+                clock=clock,
+            )
+            for child in self._kinds
+            if child.is_watched
+        }
+        self.clients: Mapping[Resource[Object], ChildClient[Any]] = {
+            child.resource: ChildClient(
+                ResourceClient(requester, child.resource),
+                self.store(child.resource) if child.is_watched else ResponseCache(),
+                is_watched=child.is_watched,
+                is_strict=child.is_strict,
+                is_optional=child.is_optional,
+            )
+            for child in self._kinds
+        }
+        of_jobs = [informer for caches in kinds for informer in caches.all]
+        self.informers = InformerGroup([*of_jobs, *self.watched.values()], clock)
 
-    def _watch(
-        self,
-        resource: Resource[Any],
-        decode: Decode[ObjectT],
-        indexers: Mapping[str, IndexFunction[ObjectT]] | None = None,
-        *,
-        is_strict: bool = False,
-    ) -> Informer[ObjectT]:
-        kind = resource.with_decoder(decode)
-        informer: Informer[ObjectT] = Informer(
-            self._requester,
-            kind,
-            namespace=self._namespace,
-            label_selector=CHILD_SELECTOR,
-            indexers=indexers,
-            clock=self._clock,
-        )
-        self._informers.append(informer)
-        client = ResourceClient(self._requester, kind)
-        self._clients[resource] = ChildClient(client, informer.store, is_strict=is_strict)
-        return informer
-
-    def _remember(
-        self, resource: Resource[Any], decode: Decode[ObjectT], *, is_strict: bool = False
-    ) -> ResponseCache[ObjectT]:
-        responses: ResponseCache[ObjectT] = ResponseCache()
-        client = ResourceClient(self._requester, resource.with_decoder(decode))
-        self._clients[resource] = ChildClient(client, responses, is_watched=False, is_strict=is_strict)
-        return responses
+    def store(self, resource: Resource[ObjectT]) -> Store[ObjectT]:
+        """Returns the cache of a kind that is watched."""
+        return self.watched[resource].store
 
     def feed(
         self,
-        kind: Resource[Any],
+        kind: Resource[Object],
         jobs: Store[Any],
         queue: RateLimitingQueue[str],
         triggers: TriggerLog = NO_TRIGGER_LOG,
         *,
-        autoscalers: bool = False,
+        optional: Collection[Resource[Object]] = (),
     ) -> None:
         """Makes every relevant change of a child queue the key of its job, for jobs of this kind.
 
-        `autoscalers`: such jobs may have HorizontalPodAutoscalers.
+        `optional` are the optional kinds of children that such jobs may have.
         """
-        by_owner = keys_by_owner(kind)
-        queues = partial(ChildHandler[Any], queue, triggers=triggers)
-        self.jobs.add_handler(queues(by_owner, state_matters, priority=job_priority))
-        self.services.add_handler(queues(by_owner, identity_matters))
-        self.config_maps.add_handler(queues(by_owner, identity_matters))
-        if self.gangs is not None:
-            # A Gang is one object and comes in no burst, and an admitted job should start at once.
-            self.gangs.add_handler(queues(by_owner, state_matters, batch_seconds=0.0, priority=gang_priority))
-        if self.pod_groups is not None:
-            self.pod_groups.add_handler(queues(by_owner, state_matters))
-        if autoscalers and self.autoscalers is not None:
-            self.autoscalers.add_handler(queues(by_owner, autoscaler_matters))
-        self.pods.add_handler(queues(keys_by_runtime(jobs), pod_matters, priority=pod_priority))
+        by_owner, by_runtime = keys_by_owner(kind), keys_by_runtime(jobs)
+        for child in self._kinds:
+            if child.is_watched and (not child.is_optional or child.resource in optional):
+                keys = by_runtime if child.index == BY_RUNTIME else by_owner
+                handler = ChildHandler(queue, keys, child.matters, child.batch_seconds, child.priority, triggers)
+                self.watched[child.resource].add_handler(handler)
 
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings` returns what was read from workers' logs."""
-        return Snapshots(
-            jobs=self.jobs.store,
-            services=self.services.store,
-            pods=self.pods.store,
-            config_maps=self.config_maps.store,
-            secrets=self.secrets,
-            claims=self.claims,
-            gangs=self.gangs.store if self.gangs is not None else None,
-            pod_groups=self.pod_groups.store if self.pod_groups is not None else None,
-            pod_group_kind=self._pod_group_kind,
-            autoscalers=self.autoscalers.store if self.autoscalers is not None else None,
-            readings=readings,
-        )
+        caches = {resource: client.store for resource, client in self.clients.items()}
+        return Snapshots(caches, self._pod_groups, readings)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""
-        return Writer(self._clients, fanout)
+        return Writer(self.clients, fanout)

@@ -126,6 +126,8 @@ def _gang_transitions(gang: Gang) -> object:
 # Longer than the time between the pods of a burst, too short for a person to notice.
 BATCH_SECONDS = 0.1
 
+# The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
+BY_OWNER = "owner"
 # The index over jobs and pods by `runtime_key`.
 BY_RUNTIME = "runtime"
 

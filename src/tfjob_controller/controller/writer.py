@@ -31,7 +31,7 @@ from typing import Any, Generic
 import structlog
 from cachetools import LRUCache
 
-from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, JOBS
+from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.controller.outcome import Fault, fault_of
 from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.jobs.actions.reverted import ADMISSION, KUEUE, RevertedChange
@@ -50,8 +50,6 @@ Action = Create | Delete | SetSuspend | Patch
 _KUEUE_LABELS = "kueue.x-k8s.io/"
 # The API server takes the name of a field manager from the user agent.
 _OWN_MANAGER = default_user_agent().partition("/")[0]
-# Children without which a job runs as well.
-_OPTIONAL = frozenset((HORIZONTAL_POD_AUTOSCALERS,))
 
 
 class ChildClient(Generic[ObjectT]):
@@ -59,6 +57,7 @@ class ChildClient(Generic[ObjectT]):
 
     A kind that is not watched needs no labels, and the controller has no right to patch it. A child with fields that
     users write is created strictly: a misspelled field is an error that the job shows, and not a field that is absent.
+    A job runs without an optional child as well.
     """
 
     def __init__(
@@ -68,10 +67,12 @@ class ChildClient(Generic[ObjectT]):
         *,
         is_watched: bool = True,
         is_strict: bool = False,
+        is_optional: bool = False,
     ) -> None:
         self._client = client
         self._is_watched = is_watched
         self._is_strict = is_strict
+        self.is_optional = is_optional
         self.store = store
 
     def create(self, namespace: str, body: Mapping[str, Any]) -> None:
@@ -209,7 +210,7 @@ class Writer:
         except ApiError as error:
             if _is_obsolete(action, error):
                 return False, None
-            return False, _fault_of(error, action)
+            return False, self._fault_of(error, action)
         return True, None
 
     def _create(self, namespace: str, owner_uid: str, action: Create) -> tuple[bool, Fault | None]:
@@ -218,7 +219,7 @@ class Writer:
             children.create(namespace, action.body)
         except ApiError as error:
             if not error.is_already_exists:
-                return False, _fault_of(error, action)
+                return False, self._fault_of(error, action)
         else:
             return True, None
         return False, self._adopt(children, namespace, owner_uid, action)
@@ -227,12 +228,16 @@ class Writer:
         try:
             conflict = children.adopt(namespace, action.name, owner_uid, action.body)
         except ApiError as error:
-            return _fault_of(error, action)
+            return self._fault_of(error, action)
         if not conflict:
             log.info("child adopted", kind=action.resource.kind, name=action.name)
             return None
         # Transient, since the other object may be deleted.
         return Fault(f"cannot {_doing(action)}: {action.resource.kind} {action.name} exists already and {conflict}")
+
+    def _fault_of(self, error: ApiError, action: Action) -> Fault:
+        is_optional = not isinstance(action, SetSuspend) and self._children[action.resource].is_optional
+        return fault_of(error, _doing(action), is_optional=is_optional)
 
 
 def _is_obsolete(action: Action, error: ApiError) -> bool:
@@ -250,11 +255,6 @@ def _ownership_conflict(found: Object, owner_uid: str) -> str:
     if owner.uid != owner_uid:
         return f"belongs to {owner.kind} {owner.name} ({owner.uid})"
     return ""
-
-
-def _fault_of(error: ApiError, action: Action) -> Fault:
-    is_optional = not isinstance(action, SetSuspend) and action.resource in _OPTIONAL
-    return fault_of(error, _doing(action), is_optional=is_optional)
 
 
 def _doing(action: Action) -> str:

@@ -5,7 +5,7 @@ Threads: the program's main thread makes, starts and stops it; its parts have th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from tfjob_controller.jobs.status.checkpoints import unsaved_since
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.http.responsestream import Connector
-from tfjob_controller.kube.meta import Resource, namespace_of
+from tfjob_controller.kube.meta import Object, Resource, namespace_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
@@ -93,8 +93,8 @@ class Kind:
     """Whether its programs report to the progress server."""
     is_scaled: bool = True
     """Whether it has the scale subresource."""
-    has_autoscalers: bool = False
-    """Whether its jobs may have a HorizontalPodAutoscaler."""
+    optional_children: Collection[Resource[Object]] = ()
+    """The kinds of children that its jobs may have, unlike those of other kinds."""
     is_enabled: Callable[[RunOptions], bool]
     new_caches: Callable[[Requester, str, Clock], KindCaches]
     new_adapter: NewAdapter
@@ -170,7 +170,7 @@ class KindController:
         """Makes every relevant change of jobs and children queue the key of a job."""
         self._caches.feed(self.queue, self._triggers)
         kind, jobs = self.kind, self._caches.jobs.store
-        children.feed(kind.resource, jobs, self.queue, self._triggers, autoscalers=kind.has_autoscalers)
+        children.feed(kind.resource, jobs, self.queue, self._triggers, optional=kind.optional_children)
 
     def start(self) -> None:
         """Starts workers and readers of logs."""

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from tfjob_controller.api.common.core import JOBS, PODS
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.progressserver.authorization import JobsOfPods, TokenReviewer
 from tfjob_controller.controller.progressserver.certificates import ServingCertificate
@@ -49,7 +50,7 @@ class ProgressServing:
         self._certificate = ServingCertificate(requester, own_namespace, urlsplit(self._url).hostname or "", clock)
         self._clock = clock
         self._stop = threading.Event()
-        jobs = JobsOfPods(caches.pods.store, caches.jobs.store, _KINDS)
+        jobs = JobsOfPods(caches.store(PODS), caches.store(JOBS), _KINDS)
         reports = Reports(
             requester,
             TokenReviewer(requester, clock),

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from helpers.answering import Answering
 from helpers.poll import eventually
-from tfjob_controller.api.common.core import BatchJob, Condition, JobStatus, Pod, PodMeta, PodStatus
-from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Condition, JobStatus, Pod, PodMeta, PodStatus
+from tfjob_controller.api.gang import GANGS, Gang, GangStatus
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, TFJobSpec
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import HIGH
 from tfjob_controller.kinds.tfjob.kind import TFJobCaches
-from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference, Resource
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.util.clock import RealClock
 
@@ -112,26 +112,31 @@ def running(queue: RateLimitingQueue[str], tfjobs: TFJobCaches) -> Iterator[Cont
     ("kind", "old", "new"),
     [
         pytest.param(
-            "pods",
+            PODS,
             Pod(POD_META, status=PodStatus("Running")),
             Pod(replace(POD_META, resource_version="3"), status=PodStatus("Failed")),
             id="a pod failed",
         ),
         pytest.param(
-            "jobs",
+            JOBS,
             BatchJob(META),
             BatchJob(LATER, status=JobStatus(conditions=(Condition("Complete", "True"),))),
             id="a child Job is complete",
         ),
-        pytest.param("gangs", Gang(META), Gang(LATER, status=GangStatus(phase="Admitted")), id="a gang was admitted"),
+        pytest.param(GANGS, Gang(META), Gang(LATER, status=GangStatus(phase="Admitted")), id="a gang was admitted"),
     ],
 )
 def test_what_turns_a_job_makes_it_urgent(
-    running: ControllerCaches, tfjobs: TFJobCaches, queue: RateLimitingQueue[str], kind: str, old: Any, new: Any
+    running: ControllerCaches,
+    tfjobs: TFJobCaches,
+    queue: RateLimitingQueue[str],
+    kind: Resource[Any],
+    old: Any,
+    new: Any,
 ) -> None:
     train = ObjectMeta(name="train", namespace="team", uid="u1", resource_version="1")
     tfjobs.jobs.store.upsert(TFJob(train, TFJobSpec(runtime_id="ab12")))
-    store = getattr(running, kind).store
+    store = running.store(kind)
     store.upsert(old)
     store.upsert(new)
     eventually(lambda: HIGH in priorities(queue))

@@ -16,6 +16,7 @@ from helpers.controllerbench import (
     ControllerBench,
 )
 from helpers.manifests import master, tfjob, workers
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.controller.outcome import DONE, NOT_FOUND, Done, Outcome, RequeueAfter, Retry, TerminalFailure
 from tfjob_controller.controller.reconciler import YIELD_SECONDS
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
@@ -503,7 +504,7 @@ def test_the_reason_of_a_pod_that_does_not_start_is_its_newest_warning(bench: Co
     bench.create(master())
     bench.settle()
     bench.hangs("master-0")
-    (pod,) = bench.caches.pods.store.list()
+    (pod,) = bench.caches.store(PODS).list()
     bench.warnings[pod.metadata.uid] = 'FailedMount: secret "keys" not found'
     bench.settle_minor()
     assert not bench.status.get("reason")

@@ -9,12 +9,22 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import plan_of
 from helpers.kindplans import PLANS
 from helpers.manifests import master, parameter_servers
-from tfjob_controller.api.common.core import BatchJob, ConfigMap, Pod, PodMeta, Service
-from tfjob_controller.api.gang import Gang
+from tfjob_controller.api.common.core import (
+    CONFIG_MAPS,
+    JOBS,
+    PODS,
+    SERVICES,
+    BatchJob,
+    ConfigMap,
+    Pod,
+    PodMeta,
+    Service,
+)
+from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.decoders import decode_pod
-from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
-from tfjob_controller.controller.snapshot import BY_OWNER, Snapshots
+from tfjob_controller.controller.handlers import BY_OWNER, BY_RUNTIME, by_runtime_label
+from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.naming import POD_JOB_NAME
 from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
@@ -53,11 +63,13 @@ class Stores:
         self.config_maps: Store[ConfigMap] = Store()
         self.gangs: Store[Gang] = Store({BY_OWNER: by_controller_uid})
         self.snapshots = Snapshots(
-            jobs=self.jobs,
-            services=self.services,
-            pods=self.pods,
-            config_maps=self.config_maps,
-            gangs=self.gangs,
+            {
+                JOBS: self.jobs,
+                SERVICES: self.services,
+                PODS: self.pods,
+                CONFIG_MAPS: self.config_maps,
+                GANGS: self.gangs,
+            }
         )
 
 

@@ -28,7 +28,7 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 OWNER = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1"))
 LABELS = {CHILD_SELECTOR: ""}
-KEYS = Resource("example.com", "v1", "keys", "Key")
+KEYS = Resource("example.com", "v1", "keys", "Key", decoder_for(Secret))
 
 
 def references(uid: str) -> list[dict[str, Any]]:
@@ -52,17 +52,17 @@ class World:
         self.writer = Writer(
             {
                 HORIZONTAL_POD_AUTOSCALERS: ChildClient(
-                    self._client(HORIZONTAL_POD_AUTOSCALERS, HorizontalPodAutoscaler), autoscalers
+                    self._client(HORIZONTAL_POD_AUTOSCALERS), autoscalers, is_optional=True
                 ),
-                JOBS: ChildClient(self._client(JOBS, BatchJob), self.jobs),
-                SERVICES: ChildClient(self._client(SERVICES, Service), self.services),
-                KEYS: ChildClient(self._client(KEYS, Secret), self.keys, is_watched=False),
+                JOBS: ChildClient(self._client(JOBS), self.jobs),
+                SERVICES: ChildClient(self._client(SERVICES), self.services),
+                KEYS: ChildClient(self._client(KEYS), self.keys, is_watched=False),
             },
             Fanout(0),
         )
 
-    def _client(self, resource: Resource, of: type[Any]) -> ResourceClient[Any]:
-        return ResourceClient(self.api, resource.with_decoder(decoder_for(of)), retry=False)
+    def _client(self, resource: Resource[Any]) -> ResourceClient[Any]:
+        return ResourceClient(self.api, resource, retry=False)
 
     def there(self, resource: Resource, found: dict[str, Any]) -> str:
         path = resource.path("team", found["metadata"]["name"])

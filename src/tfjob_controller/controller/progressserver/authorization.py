@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tfjob_controller.api.common.core import JOBS
-from tfjob_controller.controller.snapshot import ObjectLookup
+from tfjob_controller.api.common.core import JOBS, BatchJob, Pod
+from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, OwnerReference, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
@@ -140,8 +140,8 @@ def _pod_of(status: _Status, audience: str) -> PodIdentity | None:
 class JobsOfPods:
     """Finds the job of a pod by the caches of pods and Jobs. `kinds` are kinds of jobs by apiVersion and kind."""
 
-    pods: ObjectLookup
-    jobs: ObjectLookup
+    pods: Store[Pod]
+    jobs: Store[BatchJob]
     kinds: Mapping[tuple[str, str], Resource[Object]]
 
     def job_of(self, identity: PodIdentity) -> tuple[Resource[Object], OwnerReference] | None:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -146,7 +147,7 @@ class _TakenIds:
 
 
 def _log_readers(shared: Shared, caches: TFJobCaches, enqueue: Callable[[str], object]) -> LogReaders:
-    pods = shared.caches.pods.store
+    pods = shared.caches.store(PODS)
     follower = LogFollower(shared.connector, enqueue, shared.clock)
     progress = ProgressReader(shared.requester, caches.jobs.store, pods, enqueue, shared.clock)
     return LogReaders(follower, progress)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
@@ -199,7 +199,7 @@ KIND = Kind(
     label=TRAINJOBS.kind,
     queue_page="trainjobs",
     logs_page="logs",
-    has_autoscalers=True,
+    optional_children=(HORIZONTAL_POD_AUTOSCALERS,),
     takes_reports=True,
     is_enabled=lambda options: options.trainjobs,
     new_caches=partial(RuntimeCaches, RUNTIMES),

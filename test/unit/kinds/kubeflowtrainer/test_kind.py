@@ -12,7 +12,7 @@ from helpers.fakeclock import FakeClock
 from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, replicated_job
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainworld import CONFIG
-from tfjob_controller.api.common.core import BatchJob
+from tfjob_controller.api.common.core import JOBS
 from tfjob_controller.api.kubeflowtrainer.runtime import KUBEFLOW_TRAINING_RUNTIMES
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
@@ -28,7 +28,6 @@ from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.kinds.kubeflowtrainer.kind import RUNTIMES, KubeflowTrainJobAdapter
 from tfjob_controller.kinds.runtimes import RuntimeCaches
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.meta import key_of, version_of
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 
@@ -72,11 +71,11 @@ class Bench:
         self.events.append((type_, reason, note))
 
     def _see_child(self, kind: str, obj: Object) -> None:
-        job = decoder_for(BatchJob)(msgspec.json.encode(obj))
+        job = JOBS.decode(msgspec.json.encode(obj))
         if kind == "DELETED":
-            self.caches.jobs.store.delete(key_of(job), version_of(job), job)
+            self.caches.store(JOBS).delete(key_of(job), version_of(job), job)
         else:
-            self.caches.jobs.store.upsert(job)
+            self.caches.store(JOBS).upsert(job)
 
     def _see_job(self, kind: str, obj: Object) -> None:
         self.kubeflow.jobs.store.upsert(KUBEFLOW_TRAINJOBS.decode(msgspec.json.encode(obj)))
