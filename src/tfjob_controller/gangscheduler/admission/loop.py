@@ -31,8 +31,10 @@ restart the reservations of admitted gangs are restored before the first decisio
 
 from __future__ import annotations
 
+import heapq
 import random
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -79,9 +81,14 @@ _MAX_SLEEP_SECONDS = 30.0
 
 @dataclass(slots=True)
 class _Record:
-    """What the loop remembers of one gang. It is forgotten with the Gang."""
+    """What the loop remembers of one gang between two passes. It is forgotten with the Gang."""
 
-    uid: str
+    # The Gang's; None before it has been processed.
+    uid: str | None = None
+    # When it is processed next without a mark, in monotonic seconds.
+    due: float | None = None
+    # Reports whether an admission may or may not have been written. The reservation is kept until the Gang is read.
+    is_uncertain: bool = False
     failures: int = 0
     # Attempts since the gang was bound that ended without any pod.
     empty_attempts: set[int] = field(default_factory=set)
@@ -147,19 +154,17 @@ class AdmissionLoop:
         )
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         # Only the loop's thread uses the following fields.
-        self._records: dict[str, _Record] = {}
-        # When gangs are processed next, in monotonic seconds.
-        self._due: dict[str, float] = {}
-        # Placed gangs with members that need another node and fit on none: every pass processes them.
-        self._unplaceable: set[str] = set()
+        self._records: defaultdict[str, _Record] = defaultdict(_Record)
+        # A heap of the records' `due`, so that a pass does not look at thousands of gangs to take those that are due.
+        # An entry that differs from its record is obsolete.
+        self._alarms: list[tuple[float, str]] = []
+        # The gangs that the next pass processes without a mark, an index for the same reason: a member needs another
+        # node and fits on none, or the gang was to be processed while a write of it was under way.
+        self._pending: set[str] = set()
         # Pods to wake after a pass, with their nodes and gangs.
         self._pods_to_wake: list[tuple[ScheduledPod, str, str]] = []
         # Evictions to submit after a pass.
         self._evictions: list[Eviction] = []
-        # Gangs whose admission may or may not have been written. They keep their reservations until they are read.
-        self._uncertain: set[str] = set()
-        # Gangs that were marked while a write of them was under way.
-        self._deferred: set[str] = set()
         self._computed_seconds = 0.0
         self._nodes_version = 0
         self._stop = threading.Event()
@@ -195,23 +200,40 @@ class AdmissionLoop:
             self.run_once()
             self._clock.sleep(pause_seconds(self._computed_seconds), self._stop)
 
-    def _due_gangs(self) -> set[str]:
-        """Take the gangs that are marked or due."""
-        marked = self._state.take()
-        now = self._clock.monotonic()
-        due = {key for key, moment in self._due.items() if moment <= now}
-        for key in due:
-            del self._due[key]
-        return marked | due
-
     def _wake(self, key: str, moment: float) -> None:
         """Process the gang at `moment`, in monotonic seconds, or earlier."""
-        self._due[key] = min(moment, self._due.get(key, moment))
+        due = self._records[key].due
+        if due is None or moment < due:
+            self._set_due(key, moment)
+
+    def _set_due(self, key: str, moment: float) -> None:
+        """Process the gang at `moment`, in monotonic seconds, and not earlier unless it is marked."""
+        self._records[key].due = moment
+        heapq.heappush(self._alarms, (moment, key))
+
+    def _next_due(self) -> float:
+        """Returns the earliest moment at which a gang is due; infinity if none is. The gang is the heap's first."""
+        while self._alarms:
+            moment, key = self._alarms[0]
+            record = self._records.get(key)
+            if record is not None and record.due == moment:
+                return moment
+            heapq.heappop(self._alarms)
+        return float("inf")
+
+    def _take_due(self) -> set[str]:
+        """Take the gangs that are due."""
+        now = self._clock.monotonic()
+        due = set[str]()
+        while self._next_due() <= now:
+            _, key = heapq.heappop(self._alarms)
+            self._records[key].due = None
+            due.add(key)
+        return due
 
     def sleep_seconds(self) -> float:
         """Seconds that the loop may sleep if no gang is marked."""
-        earliest = min(self._due.values(), default=float("inf"))
-        return max(0.0, min(earliest - self._clock.monotonic(), _MAX_SLEEP_SECONDS))
+        return max(0.0, min(self._next_due() - self._clock.monotonic(), _MAX_SLEEP_SECONDS))
 
     def run_once(self) -> None:
         """Run one pass: outcomes, process, resize, decide, submit."""
@@ -238,12 +260,12 @@ class AdmissionLoop:
 
     def _keys_to_process(self) -> set[str]:
         """Take the gangs of which no write is under way and whose status is known; read those of unknown status."""
-        marked = self._due_gangs() | self._unplaceable | self._deferred
-        for key in marked & self._uncertain:
+        marked = self._state.take() | self._take_due() | self._pending
+        uncertain = {key for key in marked if self._records[key].is_uncertain}
+        for key in uncertain:
             self._writer.read(key)
-        known = marked - self._uncertain
-        keys = {key for key in known if self._writer.withdraw(key)}
-        self._deferred = known - keys
+        keys = {key for key in marked - uncertain if self._writer.withdraw(key)}
+        self._pending = (self._pending | marked - keys) - uncertain
         return keys
 
     def _submit(self, update: StatusUpdate) -> None:
@@ -281,18 +303,20 @@ class AdmissionLoop:
 
     def _process(self, key: str, now: datetime) -> Sequence[StatusUpdate]:
         gang = self._gangs.get(key)
+        self._pending.discard(key)
         self._queue.remove(key)
-        self._unplaceable.discard(key)
         self._resizing.forget(key)
         self._preemption.forget(key)
-        if self._must_end(key, gang) and not self._permit.reject(key):
+        is_recreated = gang is not None and self._records[key].uid not in (None, gang.metadata.uid)
+        if (gang is None or is_recreated or _must_end(gang)) and not self._permit.reject(key):
             # Bindings are in flight. Permit reports when they end; until then the gang keeps its reservations.
             return ()
-        if gang is None or self._is_recreated(key, gang):
+        if gang is None or is_recreated:
             self._forget(key)
         if gang is None:
             return ()
-        record = self._records.setdefault(key, _Record(gang.metadata.uid))
+        record = self._records[key]
+        record.uid = gang.metadata.uid
         all_pods = self._state.gang_pods.of(key)
         pods = pods_by_member(gang, all_pods)
         if self._state.is_attempt_rejected(gang) and gang.status.phase == ADMITTED and lifecycle.is_wanted(gang):
@@ -336,17 +360,6 @@ class AdmissionLoop:
         self._preemption.note_stayed(gang)
         return (StatusUpdate(gang, status, StatusChange.PREEMPTION_NOT_FOLLOWED),)
 
-    def _is_recreated(self, key: str, gang: Gang) -> bool:
-        """Reports whether the Gang was deleted and recreated, which the watch may not have shown."""
-        record = self._records.get(key)
-        return record is not None and record.uid != gang.metadata.uid
-
-    def _must_end(self, key: str, gang: Gang | None) -> bool:
-        """Reports whether the gang's placement must end for a reason other than a rejected attempt."""
-        if gang is None or self._is_recreated(key, gang):
-            return True
-        return gang.status.phase in (ADMITTED, BOUND) and not (lifecycle.is_wanted(gang) and lifecycle.has_pods(gang))
-
     def _add_to_queue(self, key: str, gang: Gang) -> None:
         remaining = self._state.observed_requests.expire(key, gang)
         if remaining is not None:
@@ -365,7 +378,7 @@ class AdmissionLoop:
         rejected = self._state.rejected_nodes.by_member(key)
         found, is_any_unplaceable = self._reservations.reassign(gang, pods, rejected, seen.metadata.resource_version)
         if is_any_unplaceable:
-            self._unplaceable.add(key)
+            self._pending.add(key)
         status = lifecycle.reassigned_status(gang, found)
         before = placed_nodes(seen.status)
         if status.placement == seen.status.placement:
@@ -394,13 +407,11 @@ class AdmissionLoop:
         return now - record.idle_since
 
     def _forget(self, key: str) -> None:
+        """Forget a gang that was deleted or recreated."""
         self._reservations.unreserve(key)
-        self._resizing.forget(key)
-        self._preemption.forget(key)
         self._state.forget(key)
         self._queue.forget(key)
-        self._due.pop(key, None)
-        self._records.pop(key, None)
+        del self._records[key]
 
     def _requeue(self, record: _Record, gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> StatusUpdate:
         """Return the gang to the queue, with exponential backoff."""
@@ -427,19 +438,19 @@ class AdmissionLoop:
 
     def _note_read(self, key: str, error: ApiError | None) -> None:
         if error is not None and not error.is_not_found:
-            self._due[key] = self._clock.monotonic() + RETRY_SECONDS
+            self._set_due(key, self._clock.monotonic() + RETRY_SECONDS)
             return
-        self._uncertain.discard(key)
+        self._records[key].is_uncertain = False
         self._state.enqueue(key)
 
     def _note_written(self, update: StatusUpdate) -> None:
         key = key_of(update.gang)
         self._queue.note_written(key)
-        record = self._records.get(key)
-        if record is not None and update.change == StatusChange.BOUND:
+        record = self._records[key]
+        if update.change == StatusChange.BOUND:
             record.failures = 0
             record.empty_attempts.clear()
-        if record is not None and update.change == StatusChange.REQUEUED:
+        if update.change == StatusChange.REQUEUED:
             record.failures += 1
         self._state.enqueue(key)
 
@@ -447,18 +458,24 @@ class AdmissionLoop:
         """Release the reservation unless the write may have succeeded, and process the gang again after a delay."""
         key = key_of(update.gang)
         if update.is_admission and error.outcome_unknown:
-            self._uncertain.add(key)
+            self._records[key].is_uncertain = True
         elif update.is_admission:
             with self._state.lock:
                 self._reservations.unreserve(key)
             self._state.capacity_changed()
-        self._due[key] = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
-        self._queue.note_failed(key, self._due[key])
+        retry_at = self._clock.monotonic() + max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
+        self._set_due(key, retry_at)
+        self._queue.note_failed(key, retry_at)
 
 
 def pause_seconds(computed_seconds: float) -> float:
     """Returns how long the loop pauses after a pass that computed for so long."""
     return min(max(_MIN_PAUSE_SECONDS, _PAUSE_FACTOR * computed_seconds), _MAX_PAUSE_SECONDS)
+
+
+def _must_end(gang: Gang) -> bool:
+    """Reports whether the gang's placement must end for a reason other than a rejected attempt."""
+    return gang.status.phase in (ADMITTED, BOUND) and not (lifecycle.is_wanted(gang) and lifecycle.has_pods(gang))
 
 
 def _pods_to_retry(
