@@ -71,7 +71,7 @@ def restore(options: RestoreOptions, environ: Mapping[str, str] = os.environ) ->
 
     def work() -> None:
         from tfjob_controller.storage.checkpoints.restorer import Restorer
-        from tfjob_controller.storage.checkpoints.store import open_store, subfolder_of
+        from tfjob_controller.storage.checkpoints.schemes import open_store, subfolder_of
 
         uri = parse(options.storage_uri)
         if uri.scheme == "file":

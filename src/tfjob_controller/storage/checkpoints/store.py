@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
-
-from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.uris import StorageUri
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +38,6 @@ class CheckpointStore(Protocol):
 
     def delete(self, names: Sequence[str]) -> None:
         """Removes files. Those that are not there are ignored, except by the hub."""
-
-
-def subfolder_of(node: int, per_node: bool) -> str:
-    """The folder of a node below the URI; empty if all nodes share the checkpoints of node 0."""
-    return f"node-{node}" if per_node else ""
-
-
-def open_store(uri: StorageUri, environ: Mapping[str, str], store_path: str, subfolder: str = "") -> CheckpointStore:
-    """The storage of a URI, or of a folder below it. Imports the library of its scheme.
-
-    Raises ImportError, StorageError.
-    """
-    if uri.scheme in ("file", "pvc"):
-        from tfjob_controller.storage.checkpoints.localstore import LocalStore
-
-        return LocalStore(os.path.join(uri.path if uri.scheme == "file" else store_path, subfolder))
-    if uri.scheme in ("s3", "gs"):
-        from tfjob_controller.storage.checkpoints.bucketstore import open_bucket
-
-        return open_bucket(uri, environ, subfolder)
-    if uri.scheme == "hf":
-        from tfjob_controller.storage.checkpoints.hubstore import HubStore
-
-        return HubStore(uri, environ, subfolder)
-    raise StorageError(f"{uri}: checkpoints cannot be kept on a web server: use s3://, gs://, hf://, file:// or pvc://")
 
 
 def read_small(store: CheckpointStore, name: str, most_bytes: int) -> bytes:

@@ -113,7 +113,7 @@ def run_upload(configure_logging: Callable[[str, str], None]) -> NoReturn:
 
 def _uploader_of(request: UploadRequest, redact: Any) -> Any:
     from tfjob_controller.storage.checkpoints.bandwidth import Bandwidth
-    from tfjob_controller.storage.checkpoints.store import open_store, subfolder_of
+    from tfjob_controller.storage.checkpoints.schemes import open_store, subfolder_of
     from tfjob_controller.storage.checkpoints.uploader import Uploader
     from tfjob_controller.storage.uris import parse
     from tfjob_controller.util.clock import RealClock
