@@ -29,7 +29,7 @@ from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.outcome import DONE
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.writer import Fanout
-from tfjob_controller.kinds.tfjob.kind import TFJobAdapter, TFJobCaches
+from tfjob_controller.kinds.tfjob.kind import KIND, TFJobAdapter, TFJobCaches
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.events.recorder import EventRecorder
@@ -59,12 +59,12 @@ def bench(stage: Stage) -> Iterator[Bench]:
     transport = Transport(load_config(str(stage.kubeconfig)), qps=0)
     jobs = TFJobCaches(transport, NAMESPACE, clock)
     caches = ControllerCaches(transport, NAMESPACE, clock, [jobs])
-    store, metrics = jobs.jobs.store, Metrics("bench")
+    store, metrics = jobs.jobs.store, Metrics("bench", [KIND.series])
     kind = TFJobAdapter(store, ControllerConfig(), random.Random(), restart_rules=True)  # noqa: S311 -- names
     client = ResourceClient(transport, TFJOBS_RESOURCE)
     recorder = EventRecorder(transport, clock, "bench", "bench")
     writer = caches.writer(Fanout(0))
-    reconciler = Reconciler(kind, client, store, caches.snapshots(), writer, recorder, metrics.jobs, clock)
+    reconciler = Reconciler(kind, client, store, caches.snapshots(), writer, recorder, metrics.jobs[KIND.series], clock)
     caches.informers.start()
     try:
         wait(lambda: caches.informers.is_synced and not caches.informers.problems(), "caches are not filled")

@@ -21,6 +21,7 @@ from tfjob_controller.jobs.state.observed import (
     PHASE_FAILED,
     PHASE_RUNNING,
 )
+from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
@@ -138,9 +139,8 @@ def _check_complete() -> None:
 
 
 def _collectors() -> list[Collector]:
-    metrics = Metrics()
-    metrics.collect_jobs(list)
-    metrics.collect_trainjobs(list)
+    metrics = Metrics("", [kind.series for kind in KINDS])
+    metrics.collect_jobs(lambda series: ())
     metrics.collect_informers(dict)
     metrics.collect_thread_restarts(dict)
     metrics.collect_training(list)

@@ -32,7 +32,7 @@ from tfjob_controller.kube.meta import Object, Resource, namespace_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.options import RunOptions
-from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, TrainingOfJob
+from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, JobSeries, TrainingOfJob
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import Clock
 
@@ -87,8 +87,8 @@ class Kind:
     queue_page: str
     """The name of its debug page; `logs_page` is that of its logs."""
     logs_page: str = ""
-    is_tfjob: bool = False
-    """Whether its jobs are counted in the metrics of TFJobs, instead of those of TrainJobs."""
+    series: JobSeries
+    """The metrics in which its jobs are counted."""
     takes_reports: bool = False
     """Whether its programs report to the progress server."""
     is_scaled: bool = True
@@ -150,7 +150,7 @@ class KindController:
             shared.caches.snapshots(progress.readings_of if progress is not None else None),
             shared.caches.writer(shared.fanout),
             shared.recorder,
-            shared.metrics.jobs if kind.is_tfjob else shared.metrics.trainjobs,
+            shared.metrics.jobs[kind.series],
             shared.clock,
             is_busy=lambda: len(self.queue) > 0,
             warnings_of=shared.events.warnings_of,
@@ -210,9 +210,9 @@ class KindController:
             **({f"{self.kind.logs_page}-follow": follower.restarts} if follower is not None else {}),
         }
 
-    def works(self) -> Iterable[TrainingJob]:
-        """Returns the jobs, without what differs between kinds."""
-        return [self.kind.work_of(job) for job in self._caches.jobs.store.list()]
+    def works_of(self, series: JobSeries) -> Iterable[TrainingJob]:
+        """Returns the jobs that are counted in these metrics, without what differs between kinds."""
+        return map(self.kind.work_of, self._caches.jobs.store.list() if series == self.kind.series else ())
 
     def training(self) -> Iterator[TrainingOfJob]:
         """Yields the metrics of running jobs."""

@@ -120,7 +120,7 @@ class Manager:
         self._identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self._leading = threading.Event()
         self._starting = "starting"
-        self.metrics = Metrics(metadata.version(NAME))
+        self.metrics = Metrics(metadata.version(NAME), [kind.series for kind in KINDS])
         self.transport = Transport(
             config,
             qps=options.qps,
@@ -140,7 +140,7 @@ class Manager:
             self._clock,
             list(self.jobs.values()),
             gangs=options.gang_scheduling != terms.OFF and gangs.backend is None,
-            autoscalers=options.trainjobs,
+            autoscalers=any(kind.has_autoscalers for kind in kinds),
             pod_groups=gangs.backend.resource if gangs.backend is not None else None,
         )
         self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)
@@ -173,8 +173,7 @@ class Manager:
             for kind in kinds
         ]
         self._progress = self._new_progress_serving(config.namespace)
-        self.metrics.collect_jobs(lambda: self._led(lambda kind: kind.works() if kind.kind.is_tfjob else ()))
-        self.metrics.collect_trainjobs(lambda: self._led(lambda kind: () if kind.kind.is_tfjob else kind.works()))
+        self.metrics.collect_jobs(lambda series: self._led(lambda kind: kind.works_of(series)))
         self.metrics.collect_training(lambda: self._led(KindController.training))
         self.metrics.collect_checkpoints(lambda: self._led(KindController.checkpoints))
         self.metrics.collect_informers(self.caches.informers.statistics)

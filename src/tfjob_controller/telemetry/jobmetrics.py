@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -29,10 +30,21 @@ _START_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 360
 _DURATION_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 86400, 14 * 86400]
 
 
+@dataclass(frozen=True, slots=True)
+class JobSeries:
+    """The series of a kind of job. Kinds with equal ones share them."""
+
+    prefix: str
+    """The beginning of their names."""
+    counts_workers: bool = False
+    """Whether there are series of the number of workers, and of its changes from the start on."""
+
+
 class JobMetrics:
     """Implements `controller.reporter.JobObserver`."""
 
-    def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
+    def __init__(self, registry: CollectorRegistry, series: JobSeries) -> None:
+        prefix = series.prefix
         self._created = Counter(
             f"{prefix}_created_total", "Jobs that this controller started to manage.", registry=registry
         )
@@ -52,7 +64,7 @@ class JobMetrics:
             ["direction", "reason"],
             registry=registry,
         )
-        for direction in ("up", "down") if prefix == "tfjob" else ():
+        for direction in ("up", "down") if series.counts_workers else ():
             for reason in ("autoscaler", "spec"):
                 self._resizes.labels(direction, reason)
         self._checkpoints = Counter(
@@ -153,9 +165,10 @@ class JobCollector:
 
 
 class WorkerCollector:
-    """`tfjob_workers_*`, counted in the cache at each scrape."""
+    """`<prefix>_workers_*`, counted in the cache at each scrape."""
 
-    def __init__(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
+    def __init__(self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
+        self._prefix = prefix
         self._jobs = jobs
 
     def describe(self) -> Iterable[Metric]:
@@ -165,9 +178,10 @@ class WorkerCollector:
         return _filled(self._families(), _workers(self._jobs()))
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:
+        name = f"{self._prefix}_workers"
         return (
-            GaugeMetricFamily("tfjob_workers_actual", "Existing workers of unfinished jobs.", labels=["namespace"]),
-            GaugeMetricFamily("tfjob_workers_desired", "Desired workers of unfinished jobs.", labels=["namespace"]),
+            GaugeMetricFamily(f"{name}_actual", "Existing workers of unfinished jobs.", labels=["namespace"]),
+            GaugeMetricFamily(f"{name}_desired", "Desired workers of unfinished jobs.", labels=["namespace"]),
         )
 
 

@@ -13,6 +13,7 @@ Threads: any. Source: component-base metrics/prometheus/{workqueue,restclient,cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -29,6 +30,7 @@ from tfjob_controller.telemetry.jobmetrics import (
     CheckpointOfJob,
     JobCollector,
     JobMetrics,
+    JobSeries,
     TrainingCollector,
     TrainingOfJob,
     WorkerCollector,
@@ -43,7 +45,7 @@ _RECONCILE_BUCKETS = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 class Metrics:
     """The registry, and the metrics of each part of the program."""
 
-    def __init__(self, version: str = "", *, of_controller: bool = True) -> None:
+    def __init__(self, version: str = "", job_series: Iterable[JobSeries] = (), *, of_controller: bool = True) -> None:
         """Without `of_controller` there are no metrics of queues, syncs and jobs, which the gang scheduler lacks."""
         # Otherwise each counter and histogram has a second series with its creation time.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
@@ -55,8 +57,7 @@ class Metrics:
         of_jobs = self.registry if of_controller else CollectorRegistry()
         self.queues = WorkQueueMetrics(of_jobs)
         self.syncs = SyncMetrics(of_jobs)
-        self.jobs = JobMetrics(of_jobs, "tfjob")
-        self.trainjobs = JobMetrics(of_jobs, "trainjob")
+        self.jobs = {series: JobMetrics(of_jobs, series) for series in dict.fromkeys(job_series)}
         self._reports = Counter(
             "trainjob_progress_reports_total",
             "Reports that the progress server answered, by the status code of HTTP.",
@@ -68,14 +69,13 @@ class Metrics:
         )
         build.labels(version).set(1)
 
-    def collect_jobs(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
-        """Show TFJobs by phase and state, their replicas and their workers."""
-        self.registry.register(JobCollector("tfjob", jobs))
-        self.registry.register(WorkerCollector(jobs))
-
-    def collect_trainjobs(self, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
-        """Show TrainJobs by phase and state, and their nodes."""
-        self.registry.register(JobCollector("trainjob", jobs))
+    def collect_jobs(self, jobs_of: Callable[[JobSeries], Iterable[TrainingJob]]) -> None:
+        """Show the jobs of all series by phase and state, their replicas and their workers."""
+        for series in self.jobs:
+            jobs = partial(jobs_of, series)
+            self.registry.register(JobCollector(series.prefix, jobs))
+            if series.counts_workers:
+                self.registry.register(WorkerCollector(series.prefix, jobs))
 
     def collect_informers(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
         """Show the statistics of informers, by resource."""

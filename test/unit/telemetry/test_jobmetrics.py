@@ -22,6 +22,7 @@ from tfjob_controller.telemetry.jobmetrics import (
     CheckpointOfJob,
     JobCollector,
     JobMetrics,
+    JobSeries,
     TrainingCollector,
     TrainingOfJob,
 )
@@ -94,7 +95,7 @@ def test_without_jobs_there_is_hardly_anything() -> None:
 
 def test_saved_and_failed_checkpoints_and_repeated_steps_are_counted() -> None:
     registry = CollectorRegistry()
-    metrics = JobMetrics(registry, "trainjob")
+    metrics = JobMetrics(registry, JobSeries("trainjob"))
     metrics.checkpoints_saved(3)
     metrics.checkpoints_failed(1)
     metrics.steps_repeated(37)

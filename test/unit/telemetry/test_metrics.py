@@ -10,12 +10,15 @@ from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.kube.cache.informer import HandlerStatistics, InformerStatistics
 from tfjob_controller.kube.cache.reflector import ReflectorStatistics
 from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.telemetry.jobmetrics import JobSeries
 from tfjob_controller.telemetry.metrics import Metrics
+
+TFJOBS = JobSeries("tfjob", counts_workers=True)
 
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics("1.2.3")
+    return Metrics("1.2.3", [TFJOBS])
 
 
 def value(metrics: Metrics, series: str, /, **labels: str) -> float | None:
@@ -71,7 +74,7 @@ def test_jobs_and_replicas_are_counted_in_the_cache_at_the_scrape(metrics: Metri
         job("a", "Running", "Running", WORKER={"Running": 1}),
         job("b", "Done", "Succeeded"),
     ]
-    metrics.collect_jobs(lambda: jobs)
+    metrics.collect_jobs(lambda series: jobs)
     assert value(metrics, "tfjob_jobs", namespace="a", phase="Running", state="Running") == 2
     assert value(metrics, "tfjob_jobs", namespace="b", phase="Done", state="Succeeded") == 1
     assert value(metrics, "tfjob_replicas", namespace="a", type="WORKER", state="Running") == 3
@@ -83,7 +86,7 @@ def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
     jobs = [job("a", "Running", "Running"), job("a", "Running", "Running"), job("a", "Done", "Succeeded")]
     times = (None, None, "2026-01-01T00:00:00Z")
     metrics.collect_jobs(
-        lambda: [
+        lambda series: [
             replace(
                 each,
                 status=replace(each.status, scaling=ScalingStatus(workers=4), workers=3, completion_time=completed),
@@ -96,13 +99,13 @@ def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
 
 
 def test_starts_restarts_and_ends_of_jobs_are_counted(metrics: Metrics) -> None:
-    metrics.jobs.job_created()
-    metrics.jobs.job_running(3.0)
-    metrics.jobs.job_restarted(2)
-    metrics.jobs.job_preempted()
-    metrics.jobs.job_resized("down", "autoscaler")
-    metrics.jobs.job_finished("Succeeded", 60.0)
-    metrics.jobs.job_finished("Failed", None)
+    metrics.jobs[TFJOBS].job_created()
+    metrics.jobs[TFJOBS].job_running(3.0)
+    metrics.jobs[TFJOBS].job_restarted(2)
+    metrics.jobs[TFJOBS].job_preempted()
+    metrics.jobs[TFJOBS].job_resized("down", "autoscaler")
+    metrics.jobs[TFJOBS].job_finished("Succeeded", 60.0)
+    metrics.jobs[TFJOBS].job_finished("Failed", None)
     assert value(metrics, "tfjob_created_total") == 1
     assert value(metrics, "tfjob_time_to_running_seconds_sum") == 3.0
     assert value(metrics, "tfjob_restarts_total") == 2
@@ -154,25 +157,25 @@ def test_the_most_restarts_of_an_unfinished_job_are_shown_by_namespace(metrics: 
         return TFJob(ObjectMeta(name="n", namespace=namespace), status=status)
 
     jobs = [restarted("a", 2), restarted("a", 5), restarted("a", 9, "2026-01-01T00:00:00Z"), restarted("b", 0)]
-    metrics.collect_jobs(lambda: jobs)
+    metrics.collect_jobs(lambda series: jobs)
     assert value(metrics, "tfjob_restarts_max", namespace="a") == 5
     assert value(metrics, "tfjob_restarts_max", namespace="b") == 0
 
 
 def test_the_gang_scheduler_shows_no_series_of_jobs_syncs_and_queues() -> None:
-    names = {family.name for family in Metrics(of_controller=False).registry.collect()}
+    names = {family.name for family in Metrics("1.2.3", [TFJOBS], of_controller=False).registry.collect()}
     assert {"rest_client_requests", "tfjob_controller_build_info"} <= names
     assert not [name for name in names if name.startswith(("tfjob_created", "trainjob_", "workqueue_", "controller_"))]
 
 
 def test_no_label_is_called_after_a_job_or_pod(metrics: Metrics) -> None:
-    metrics.collect_jobs(lambda: [job("a", "Running", "Running", WORKER={"Running": 2})])
+    metrics.collect_jobs(lambda series: [job("a", "Running", "Running", WORKER={"Running": 2})])
     labels = {label for family in metrics.registry.collect() for sample in family.samples for label in sample.labels}
     assert labels.isdisjoint({"job", "pod", "key", "uid", "tfjob"})
 
 
 def test_the_exposition_is_text_that_names_its_version_and_has_no_second_series_of_times(metrics: Metrics) -> None:
-    metrics.jobs.job_created()
+    metrics.jobs[TFJOBS].job_created()
     content_type, body = metrics.exposition("text/plain")
     assert content_type.startswith("text/plain")
     assert b'tfjob_controller_build_info{version="1.2.3"} 1.0' in body

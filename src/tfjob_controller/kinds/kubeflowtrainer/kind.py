@@ -41,6 +41,7 @@ from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, find_ru
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.telemetry.jobmetrics import JobSeries
 from tfjob_controller.util.clock import Clock
 
 
@@ -190,6 +191,7 @@ KIND = Kind(
     # Jobs of both groups may have the same name.
     label=f"{KUBEFLOW_TRAINJOBS.kind}.{KUBEFLOW_TRAINJOBS.group}",
     queue_page="kubeflow-trainjobs",
+    series=JobSeries("trainjob"),
     is_scaled=False,
     takes_reports=True,
     is_enabled=lambda options: options.kubeflow_trainer_api,

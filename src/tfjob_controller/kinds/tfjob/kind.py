@@ -31,6 +31,7 @@ from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Object, Resource, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.telemetry.jobmetrics import JobSeries
 from tfjob_controller.util.clock import Clock
 
 # Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
@@ -170,7 +171,7 @@ KIND = Kind(
     label=TFJOBS.kind,
     queue_page="queue",
     logs_page="tfjob-logs",
-    is_tfjob=True,
+    series=JobSeries("tfjob", counts_workers=True),
     is_enabled=lambda options: True,
     new_caches=TFJobCaches,
     new_adapter=_adapter,

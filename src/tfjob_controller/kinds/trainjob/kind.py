@@ -47,6 +47,7 @@ from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, runtime_of
 from tfjob_controller.kinds.trainjob.status import to_wire, trainjob_work
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Object, Resource, key_of
+from tfjob_controller.telemetry.jobmetrics import JobSeries
 from tfjob_controller.util.clock import Clock
 
 
@@ -200,6 +201,7 @@ KIND = Kind(
     queue_page="trainjobs",
     logs_page="logs",
     optional_children=(HORIZONTAL_POD_AUTOSCALERS,),
+    series=JobSeries("trainjob"),
     takes_reports=True,
     is_enabled=lambda options: options.trainjobs,
     new_caches=partial(RuntimeCaches, RUNTIMES),
