@@ -41,7 +41,9 @@ from tfjob_controller.util.clock import Clock
 class Shared:
     """The parts that all kinds share.
 
-    `restart_rules` (see `jobs.actions.children`) and `progress_server` are known once the API server's version is.
+    `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number. With `traces` the
+    triggers of syncs are logged. `restart_rules` (see `jobs.actions.children`) and `progress_server` are known once
+    the API server's version is.
     """
 
     requester: Requester
@@ -54,6 +56,8 @@ class Shared:
     clock: Clock
     gangs: GangPolicy
     events: PodEvents
+    most_of_namespace: int | None
+    traces: bool
     restart_rules: bool = False
     progress_server: ProgressServer | None = None
 
@@ -116,11 +120,9 @@ _RETRY_RATE, _RETRY_BURST = 50.0, 200
 
 
 class KindController:
-    """See the module. `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number."""
+    """See the module."""
 
-    def __init__(
-        self, kind: Kind, caches: KindCaches, shared: Shared, *, most_of_namespace: int | None, traces: bool
-    ) -> None:
+    def __init__(self, kind: Kind, caches: KindCaches, shared: Shared) -> None:
         self.kind = kind
         # Namespaces take turns, so that many jobs in one do not delay those in others.
         self.queue: RateLimitingQueue[str] = RateLimitingQueue(
@@ -129,10 +131,10 @@ class KindController:
             name=kind.name,
             metrics=shared.metrics.queues,
             group_of=namespace_of,
-            most_of_group=most_of_namespace,
+            most_of_group=shared.most_of_namespace,
         )
         self._caches = caches
-        self._triggers = TriggerLog(enabled=traces)
+        self._triggers = TriggerLog(enabled=shared.traces)
         self._readers = kind.new_log_readers(shared, caches, self.queue.add)
         self._reconciler: Reconciler[Any] | None = None
         self._workers: Workers | None = None

@@ -18,8 +18,9 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ from tfjob_controller.kube.leaderelection.otherleader import OtherLeader
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.serverclock import ServerClock
 from tfjob_controller.options import RunOptions
-from tfjob_controller.programs.program import StartError, answer_of, on_signals, run_until, servers
+from tfjob_controller.programs.program import Part, StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.metrics import Metrics
@@ -82,18 +83,14 @@ def run(options: RunOptions) -> int:
     share_heaps()
     logging.configure(options.log_format, options.log_level)
     stop = threading.Event()
-    manager = _build(options, stop)
-    on_signals(stop)
-    return manager.run()
-
-
-def _build(options: RunOptions, stop: threading.Event) -> Manager:
     try:
         controller_config = read_controller_config(options.controller_config_file)
         config = find_config(options.kubeconfig or None, options.context or None)
-        return Manager(options, config, controller_config, stop=stop)
+        manager = Manager(options, config, controller_config, stop=stop)
     except (KubeconfigError, FileError, ListenError) as error:
         raise StartError(str(error)) from None
+    on_signals(stop)
+    return manager.run()
 
 
 class Manager:
@@ -113,7 +110,6 @@ class Manager:
         exit_process: Callable[[int], None] = os._exit,
     ) -> None:
         self._options = options
-        self._controller_config = controller_config
         self._stop = stop
         clock = clock or RealClock()
         self._exit_process = exit_process
@@ -166,12 +162,10 @@ class Manager:
             clock=self._clock,
             gangs=gangs,
             events=PodEvents(self.transport, self._clock),
+            most_of_namespace=workers_of_namespace(options),
+            traces=options.log_level == DEBUG,
         )
-        most, traces = workers_of_namespace(options), options.log_level == DEBUG
-        self._kinds = [
-            KindController(kind, self.jobs[kind.name], self._shared, most_of_namespace=most, traces=traces)
-            for kind in kinds
-        ]
+        self._kinds = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
         self._progress = self._new_progress_serving(config.namespace)
         self.metrics.collect_jobs(lambda series: self._led(lambda kind: kind.works_of(series)))
         self.metrics.collect_training(lambda: self._led(KindController.training))
@@ -203,10 +197,13 @@ class Manager:
         if version is None:
             return
         log.info("API server found", version=f"{version[0]}.{version[1]}")
-        if self._progress is not None and not self._start_progress(self._progress):
-            return
-        address = self._progress.address if self._progress is not None else None
-        shared = replace(self._shared, restart_rules=version >= RESTART_RULES_SINCE, progress_server=address)
+        progress_server = None
+        if self._progress is not None:
+            progress_server = self._answer("the progress server has no certificate", self._progress.ensure_certificate)
+            if progress_server is None:
+                return
+            self._progress.start()
+        shared = replace(self._shared, restart_rules=version >= RESTART_RULES_SINCE, progress_server=progress_server)
         for kind in self._kinds:
             kind.build(shared, self._options.workers)
         self._starting = ""
@@ -226,18 +223,6 @@ class Manager:
                 kind.start()
             count = sum(len(caches.jobs.store) for caches in self.jobs.values())
             log.info("workers started", jobs=count, workers=self._options.workers)
-
-    def _start_progress(self, progress: ProgressServing) -> bool:
-        """Returns False if `stop` is set before there is a certificate."""
-
-        def ensure() -> bool:
-            progress.ensure_certificate()
-            return True
-
-        if not self._answer("the progress server has no certificate", ensure):
-            return False
-        progress.start()
-        return True
 
     def _answer(self, problem: str, ask: Callable[[], _T]) -> _T | None:
         return answer_of(problem, ask, self._note_start, self._clock, self._stop)
@@ -268,23 +253,20 @@ class Manager:
             options.leader_elect_lease_name,
             self._identity,
             on_started=self._leading.set,
-            on_stopped=self._lost_lease,
+            on_stopped=partial(self._exit, "the lease is lost, another instance may lead by now: exiting at once"),
             lease_seconds=options.leader_elect_lease_duration,
             renew_deadline_seconds=options.leader_elect_renew_deadline,
             retry_seconds=options.leader_elect_retry_period,
             metrics=self.metrics.leadership,
         )
 
-    def _lost_lease(self) -> None:
-        log.error("the lease is lost, another instance may lead by now: exiting at once")
-        sys.stderr.flush()
-        self._exit_process(1)
-
     # Stop
 
     def _shut_down(self) -> bool:
         log.info("stopping")
-        watchdog = threading.Timer(STOP_SECONDS, self._give_up)
+        watchdog = threading.Timer(
+            STOP_SECONDS, self._exit, ["did not stop in time: exiting"], {"seconds": STOP_SECONDS}
+        )
         watchdog.name, watchdog.daemon = "stop-watchdog", True
         watchdog.start()
         ended = self._stop_parts()
@@ -304,20 +286,17 @@ class Manager:
         for kind in self._kinds:
             kind.stop_readers(_PART_SECONDS)
         self._fanout.stop()
-        self._rights.stop(_PART_SECONDS)
-        self.caches.informers.stop(_PART_SECONDS)
-        self._recorder.stop(_PART_SECONDS)
-        if self._progress is not None:
-            self._progress.stop(_PART_SECONDS)
-        for server in self.servers:
-            server.stop(_PART_SECONDS)
+        progress = (self._progress,) if self._progress is not None else ()
+        parts: Sequence[Part] = (self._rights, self.caches.informers, self._recorder, *progress, *self.servers)
+        for part in parts:
+            part.stop(_PART_SECONDS)
         if ended and self._elector is not None:
             self._elector.stop(_PART_SECONDS)
         self.transport.close()
         return ended
 
-    def _give_up(self) -> None:
-        log.error("did not stop in time: exiting", seconds=STOP_SECONDS)
+    def _exit(self, reason: str, **figures: float) -> None:
+        log.error(reason, **figures)
         sys.stderr.flush()
         self._exit_process(1)
 

@@ -84,6 +84,13 @@ def answer_of(
     return None
 
 
+class Part(Protocol):
+    """What runs until it is stopped."""
+
+    def stop(self, timeout_seconds: float, /) -> bool:
+        """Returns False if it has not ended in time."""
+
+
 class Addresses(Protocol):
     """The addresses on which a program listens; None disables a server."""
 

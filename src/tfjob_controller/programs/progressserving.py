@@ -66,14 +66,10 @@ class ProgressServing:
     def port(self) -> int:
         return self._server.port
 
-    @property
-    def address(self) -> ProgressServer:
-        """What pods must know of the server. Only after `ensure_certificate`."""
-        return ProgressServer(self._url, self._certificate.ca)
-
-    def ensure_certificate(self) -> None:
-        """Raises ApiError."""
+    def ensure_certificate(self) -> ProgressServer:
+        """Returns what pods must know of the server. Raises ApiError."""
         self._certificate.ensure()
+        return ProgressServer(self._url, self._certificate.ca)
 
     def start(self) -> None:
         self._server.start()
