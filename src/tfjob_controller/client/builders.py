@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tfjob_controller.api.trainjob.types import LAUNCHER, NODE
+from tfjob_controller.api.tfjob.types import TFJOBS
+from tfjob_controller.api.trainjob.types import LAUNCHER, NODE, TRAINJOBS
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB
-from tfjob_controller.kinds.clientkind import ClientKind
+from tfjob_controller.kube.meta import Resource
 
 Manifest: TypeAlias = dict[str, Any]
 # Quantities such as {"cpu": 2, "memory": "4Gi"}, for requests and limits.
@@ -81,7 +81,7 @@ def tfjob(
     if autoscaling is not None:
         found["autoscaling"] = dict(autoscaling)
     metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
-    return _manifest(TFJOB, metadata, {**found, **spec})
+    return _manifest(TFJOBS, metadata, {**found, **spec})
 
 
 def trainjob(
@@ -146,11 +146,10 @@ def trainjob(
     if volumes or pod:
         found["podSpecOverrides"] = _overrides(_steps(framework, command, runtime), volumes, pod)
     metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
-    return _manifest(TRAINJOB, metadata, {**found, **_gang(gang), **spec})
+    return _manifest(TRAINJOBS, metadata, {**found, **_gang(gang), **spec})
 
 
-def _manifest(kind: ClientKind, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
-    resource = kind.resource
+def _manifest(resource: Resource, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 

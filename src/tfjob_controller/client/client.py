@@ -106,8 +106,9 @@ class Client:
             if not found:
                 raise _not_found(refusals, name, where)
         if len(found) > 1:
-            kinds = " and ".join(seen.kind.word for seen in found)
-            raise AmbiguousNameError(f"{where} has a {kinds} called {name}: say which one is meant by kind")
+            kinds = tuple(seen.kind for seen in found)
+            words = " and ".join(kind.word for kind in kinds)
+            raise AmbiguousNameError(f"{where} has a {words} called {name}: say which one is meant by kind", kinds)
         return Job(self._connection, found[0])
 
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:

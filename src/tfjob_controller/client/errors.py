@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, PROXY_NOT_CONNECTED, ApiError
+
+if TYPE_CHECKING:
+    from tfjob_controller.kinds.clientkind import ClientKind
 
 # The reason of errors after the transport was closed.
 CLOSED = "Closed"
@@ -12,7 +18,7 @@ _READS = ("get", "list", "watch")
 # Source: apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
 _OF_CLUSTER = re.compile(r' cannot (\S+) resource "([^"]+)" in API group "[^"]*" at the cluster scope')
 # What the roles `view` and `edit` allow in namespaces, as far as the client requests it.
-_IN_NAMESPACES = ("tfjobs", "trainjobs", "trainingruntimes", "gangs", "pods", "jobs", "events")
+_IN_NAMESPACES = (*(name.plural for name in KIND_NAMES), "trainingruntimes", "gangs", "pods", "jobs", "events")
 # It may list nodes, and the pods and gangs of all namespaces.
 CLUSTER_VIEWER = "tfjob-cluster-viewer"
 # The ClusterRoles that allow to read what is in no namespace.
@@ -32,7 +38,11 @@ class ClientError(Exception):
 
 
 class AmbiguousNameError(ClientError):
-    """Jobs of both kinds have that name, and no kind was given."""
+    """Jobs of several kinds, `kinds`, have that name, and no kind was given."""
+
+    def __init__(self, message: str, kinds: Sequence[ClientKind]) -> None:
+        super().__init__(message)
+        self.kinds = kinds
 
 
 class JobEndedError(ClientError):

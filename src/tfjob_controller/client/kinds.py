@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, Protocol
 
 import msgspec
@@ -11,13 +12,13 @@ from tfjob_controller.api.common.status import JobCondition, TrainingStatus
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.jobs.conditions import FALSE, SCHEDULED
 from tfjob_controller.kinds.clientkind import ClientKind
-from tfjob_controller.kinds.tfjob import clientkind as tfjob
-from tfjob_controller.kinds.trainjob import clientkind as trainjob
+from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta
 
-TFJOB, TRAINJOB = tfjob.CLIENT_KIND, trainjob.CLIENT_KIND
-KINDS = (TFJOB, TRAINJOB)
+KINDS: tuple[ClientKind, ...] = tuple(
+    import_module(f"tfjob_controller.kinds.{name.word}.clientkind").CLIENT_KIND for name in KIND_NAMES
+)
 
 
 class AnySpec(Protocol):

@@ -18,7 +18,7 @@ from tfjob_controller.api.common.cluster import NAMESPACES
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
-from tfjob_controller.client.kinds import TFJOB, AnyJob, Snapshot, snapshot_decoder
+from tfjob_controller.client.kinds import AnyJob, Snapshot, snapshot_decoder
 from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import child_job_of
@@ -182,7 +182,7 @@ class Reader:
         self,
         requester: Requester,
         namespace: str,
-        kind: ClientKind = TFJOB,
+        kind: ClientKind,
         label_selector: str = "",
         field_selector: str = "",
     ) -> None:

@@ -34,13 +34,12 @@ from tfjob_controller.api.gang import (
     member_of,
 )
 from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
+from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
     JOB_TYPE,
     RUNTIME_ID,
     TASK_INDEX,
-    TF_JOB_NAME,
-    TRAIN_JOB_NAME,
     name_value,
     replica_id_of,
     runtime_id_of,
@@ -52,8 +51,8 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.kube.requester import Requester
 
-_KINDS = {TF_JOB_NAME: "tfjob", TRAIN_JOB_NAME: "trainjob"}
-_PODS = PODS.with_decoder(scheduled_pod_decoder((*GANG_LABELS, *_KINDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX)))
+_WORDS = {kind.name_label: kind.word for kind in KINDS}
+_PODS = PODS.with_decoder(scheduled_pod_decoder((*GANG_LABELS, *_WORDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX)))
 _ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
@@ -107,7 +106,7 @@ def cluster_usage(
 ) -> ClusterUsage:
     """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all.
 
-    `jobs` are the jobs that exist, by the words `tfjob` and `trainjob`, as far as they are known; read after the pods.
+    `jobs` are the jobs that exist, by the word of their kind, as far as they are known; read after the pods.
     """
     placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
     groups: dict[tuple[str, JobKey], list[ScheduledPod]] = defaultdict(list)
@@ -180,7 +179,7 @@ def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
 def _job_key(pod: ScheduledPod) -> JobKey | None:
     """None for a pod of no job. A long name is shortened as in its label."""
     labels = pod.metadata.labels
-    job = next((f"{kind}/{labels[label]}" for label, kind in _KINDS.items() if label in labels), "")
+    job = next((f"{kind}/{labels[label]}" for label, kind in _WORDS.items() if label in labels), "")
     return (pod.metadata.namespace, job, labels.get(RUNTIME_ID, "")) if job else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB
+from tfjob_controller.client.kinds import KINDS as CLIENT_KINDS
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.util.text import CONTROL_CHARACTERS
 
@@ -20,12 +20,13 @@ Manifest: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"
 # Tab and line feed are text.
 UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{CONTROL_CHARACTERS}]")
-KINDS: Mapping[str, ClientKind] = {each.resource.kind: each for each in (TFJOB, TRAINJOB)}
 _CONTAINER = "tensorflow"
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
 _MAX_NUMBER = 2**63 - 1
 # The bounds of an elastic job, by kind.
 _BOUNDS = {"TFJob": ("autoscaling", "minWorkers", "maxWorkers"), "TrainJob": ("elasticPolicy", "minNodes", "maxNodes")}
+# The kinds whose fields the form knows.
+KINDS: Mapping[str, ClientKind] = {kind.resource.kind: kind for kind in CLIENT_KINDS if kind.resource.kind in _BOUNDS}
 
 
 class FormError(Exception):

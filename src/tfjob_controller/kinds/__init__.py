@@ -2,14 +2,19 @@
 
 A folder has the plan of a job (`plan`), its pods (`podtemplate`), its status on the wire (`status`), and its informers
 and adapter (`kind`), as far as they differ. Start reading with `registry.py`, then
-`kindcontroller.py`, which is what the program runs for each.
+`kindcontroller.py`, which is what the program runs for each. What clients know of a kind is its `clientkind`;
+`names` lists these kinds.
 """
+
+from __future__ import annotations
 
 import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from tfjob_controller.kube.meta import Object, Resource
+if TYPE_CHECKING:
+    from tfjob_controller.kube.meta import Object, Resource
 
 
 def job_resources() -> Sequence[Resource[Object]]:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class ClientKind:
     """See the module."""
 
-    word: str
-    """Its name in commands, in the singular."""
     resource: Resource[Any]
     type: type[Any]
     succeeded: str
@@ -68,3 +66,8 @@ class ClientKind:
     """The last value of each metric in the status."""
     logged_metrics_of: Callable[[Any], Sequence[str]]
     """The names of the metrics that are read from the chief's log."""
+
+    @property
+    def word(self) -> str:
+        """Its name in commands, in the singular."""
+        return self.resource.kind.lower()

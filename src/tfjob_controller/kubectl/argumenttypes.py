@@ -12,19 +12,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, name_of
+from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube.names import name_violation, namespace_violation
 from tfjob_controller.util.timestamps import parse_duration
 
 if TYPE_CHECKING:
     from tfjob_controller.client.waitconditions import Until
 
-TFJOB, TRAINJOB = "tfjob", "trainjob"
-KINDS = (TFJOB, TRAINJOB)
-# The names of a kind that kubectl accepts: singular, plural and short name.
-_KIND_WORDS = {"tfjob": TFJOB, "tfjobs": TFJOB, "tfj": TFJOB}
-_KIND_WORDS |= {"trainjob": TRAINJOB, "trainjobs": TRAINJOB, "trj": TRAINJOB}
-# `list -o name` prints the group too.
-_KIND_WORDS |= {f"{word}.kubeflow.org": kind for word, kind in _KIND_WORDS.items()}
+# By the names of a kind that kubectl accepts. `list -o name` prints the group too.
+_KIND_WORDS = {
+    f"{alias}{group}": name.word
+    for name in KIND_NAMES
+    for alias in (name.word, name.plural, name.short)
+    for group in ("", ".kubeflow.org")
+}
+JOB_FORMS = f"NAME, {' or '.join(f'{name.word}/NAME' for name in KIND_NAMES)}"
 # Characters of a long text that errors repeat.
 _SHOWN = 80
 _MAX_PORT = 65535
@@ -54,7 +56,7 @@ def job_argument(text: str) -> JobName:
     """`NAME`, or `KIND/NAME` with the words that kubectl knows."""
     word, slash, name = text.rpartition("/")
     if slash and word not in _KIND_WORDS:
-        raise ArgumentTypeError(f"{text!r} is no job: say NAME, tfjob/NAME or trainjob/NAME")
+        raise ArgumentTypeError(f"{text!r} is no job: say {JOB_FORMS}")
     return JobName(_KIND_WORDS[word] if slash else "", name_argument(name))
 
 

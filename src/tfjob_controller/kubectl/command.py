@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfjob_controller.kubectl.argumenttypes import duration_argument, job_argument
+from tfjob_controller.kubectl.argumenttypes import JOB_FORMS, duration_argument, job_argument
 from tfjob_controller.kubectl.connectionflags import add_connection_flags
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Formats:
         return output in self.own or is_of_kubectl(output)
 
 
-JOB_HELP = "NAME, tfjob/NAME or trainjob/NAME"
+JOB_HELP = JOB_FORMS
 
 
 def add_job(parser: ArgumentParser) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from tfjob_controller.client.waitconditions import ENDED, FAILED, RUNNING, SUCCEEDED
+from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kubectl.argumenttypes import (
-    KINDS,
     count_argument,
     duration_argument,
     job_argument,
@@ -37,7 +37,9 @@ _MOST_USED = ", ".join(name.lower() for name in (SUCCEEDED, RUNNING, ENDED, FAIL
 def _add_list(parser: ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", type=job_argument, nargs="*", help=f"{JOB_HELP}; default: all jobs")
     add_all_namespaces(parser)
-    parser.add_argument("--kind", choices=KINDS, default="", help="only jobs of this kind; default: both")
+    parser.add_argument(
+        "--kind", choices=[name.word for name in KIND_NAMES], default="", help="only jobs of this kind; default: both"
+    )
     parser.add_argument(
         "-l", "--selector", default="", metavar="SELECTOR", help="only jobs with these labels, such as a=b"
     )

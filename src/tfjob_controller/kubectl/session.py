@@ -106,14 +106,15 @@ class Session:
         return Client.over(self.requester, self.namespace, self.origin)
 
     def job(self, wanted: JobName) -> Job:
-        """Raises `ClientError` if there is no such job, and `UsageError` if jobs of both kinds have the name."""
+        """Raises `ClientError` if there is no such job, and `UsageError` if jobs of several kinds have the name."""
         from tfjob_controller.client.errors import AmbiguousNameError
 
         try:
             return self.client.job(wanted.name, wanted.kind or None)
-        except AmbiguousNameError:
-            name = wanted.name
-            raise UsageError(f"{name} is a TFJob and a TrainJob: say tfjob/{name} or trainjob/{name}") from None
+        except AmbiguousNameError as error:
+            kinds = " and ".join(f"a {kind.resource.kind}" for kind in error.kinds)
+            names = " or ".join(f"{kind.word}/{wanted.name}" for kind in error.kinds)
+            raise UsageError(f"{wanted.name} is {kinds}: say {names}") from None
 
     def close(self) -> None:
         if self._transport is not None:

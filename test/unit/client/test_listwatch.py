@@ -12,9 +12,10 @@ from helpers.scripted import Answer, PatientClock, ScriptedRequester
 from helpers.things import bookmark, error_line
 from tfjob_controller.client.errors import ClientError, JobDeletedError, JobFailedError, WaitTimeoutError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import TFJOB, Snapshot, snapshot_decoder
+from tfjob_controller.client.kinds import Snapshot, snapshot_decoder
 from tfjob_controller.client.listwatch import watch_job
 from tfjob_controller.client.reader import Connection
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 from tfjob_controller.kube.errors import ApiError
 
 END = bookmark(5, ends_list=True)

@@ -9,9 +9,10 @@ import pytest
 
 from helpers.scripted import Answer, PatientClock, ScriptedRequester
 from helpers.things import error_line
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.listwatch import merge_rows, watch_rows
 from tfjob_controller.client.reader import TABLE, Reader
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
+from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 from tfjob_controller.kube.errors import ApiError
 
 

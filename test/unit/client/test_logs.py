@@ -12,10 +12,11 @@ from helpers.jobserver import a_tfjob, a_trainjob
 from helpers.manifests import master, tfjob, workers
 from helpers.scripted import Answer, ScriptedRequester
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.logs import LogOptions, LogReader
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.jobs.naming import runtime_id_of
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
+from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 
 Object = dict[str, Any]
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train-master-ab12-0", "uid": "j", "controller": True}
@@ -51,7 +52,7 @@ def seen(
 
 
 def previous_of(requester: ScriptedRequester) -> list[bytes]:
-    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions(previous=True))
+    reader = LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions(previous=True))
     (view,) = reader.chosen()
     return list(reader.lines(view.replica.id))
 
@@ -76,7 +77,7 @@ def test_a_program_that_cannot_start_has_no_log() -> None:
         "message": 'exec: "pyhton3": executable file not found in $PATH: unknown',
     }
     requester = ScriptedRequester(*seen(state={"terminated": ended}))
-    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions())
+    reader = LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions())
     words = r'master-0 has no log: it cannot start: exec: "pyhton3": executable file not found in \$PATH$'
     with pytest.raises(ClientError, match=words):
         list(reader.lines("master-0"))
@@ -87,7 +88,7 @@ def test_a_program_that_cannot_start_has_no_log_once_its_pod_is_gone_either() ->
     job = a_tfjob("train", "Failed", {"RuntimeId": "ab12"})
     job["status"]["reason"] = 'master-0 cannot start: exec: "pyhton3": executable file not found in $PATH'
     requester = ScriptedRequester(json.dumps(job).encode(), json.dumps(listed()).encode(), child)
-    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions())
+    reader = LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions())
     with pytest.raises(ClientError, match=r'master-0 has no log: it cannot start: exec: "pyhton3": executable'):
         list(reader.lines("master-0"))
 
@@ -96,7 +97,7 @@ def test_a_log_that_is_followed_waits_until_the_job_has_replicas() -> None:
     unplanned = json.dumps(a_tfjob("train")).encode()
     requester = ScriptedRequester(unplanned, *seen(restarts=0))
     told: list[str] = []
-    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions(follow=True), told.append)
+    reader = LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions(follow=True), told.append)
     assert [view.replica.id for view in reader.chosen()] == ["master-0"]
     assert told == ["waiting for train: it has not started yet"]
 
@@ -104,12 +105,12 @@ def test_a_log_that_is_followed_waits_until_the_job_has_replicas() -> None:
 def test_a_log_that_is_not_followed_says_that_the_job_has_not_started() -> None:
     requester = ScriptedRequester(json.dumps(a_tfjob("train")).encode())
     with pytest.raises(ClientError, match="train has not started: `kubectl tfjob describe train -n team` says why"):
-        LogReader(requester, Reader(requester, "team"), "train", LogOptions()).chosen()
+        LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions()).chosen()
 
 
 def test_a_log_that_is_closed_while_it_waits_has_no_replicas() -> None:
     requester = ScriptedRequester(json.dumps(a_tfjob("train")).encode())
-    reader = LogReader(requester, Reader(requester, "team"), "train", LogOptions(follow=True))
+    reader = LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions(follow=True))
     reader.close()
     assert reader.chosen() == []
 
@@ -125,7 +126,7 @@ def an_init(state: Object, *, restarts: int = 0, last: Object | None = None) -> 
 def read(requester: ScriptedRequester, options: LogOptions) -> tuple[list[bytes], list[str]]:
     """Returns the lines of master-0, and the notes about them."""
     notes: list[str] = []
-    reader = LogReader(requester, Reader(requester, "team"), "train", options, note=notes.append)
+    reader = LogReader(requester, Reader(requester, "team", TFJOB), "train", options, note=notes.append)
     return list(reader.lines("master-0")), notes
 
 

@@ -7,8 +7,10 @@ import json
 import pytest
 
 from helpers.jobserver import a_tfjob, a_trainjob
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, Snapshot, snapshot_decoder
+from tfjob_controller.client.kinds import Snapshot, snapshot_decoder
 from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, Until, condition_text, is_met, name_of
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
+from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 
 
 def seen(phase: str, **conditions: str) -> Snapshot:

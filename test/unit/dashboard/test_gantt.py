@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tfjob_controller.client.diagnostics.collection import Diagnostics
-from tfjob_controller.client.kinds import TFJOB, snapshot_decoder
+from tfjob_controller.client.kinds import snapshot_decoder
 from tfjob_controller.dashboard.gantt import (
     ADMITTED,
     BLOCKED,
@@ -25,6 +25,7 @@ from tfjob_controller.dashboard.gantt import (
     Gantt,
     gantt,
 )
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 
 Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 0, 1, 40, tzinfo=UTC)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tfjob_controller
+from tfjob_controller.client.kinds import KINDS as CLIENT_KINDS
 from tfjob_controller.kinds.registry import KINDS
 
 PACKAGE = Path(tfjob_controller.__file__).parent
@@ -31,6 +32,10 @@ print(*(kind.name for kind in KINDS))
 def test_each_kind_has_names_of_its_own() -> None:
     for attribute in ("name", "label", "resource", "queue_page"):
         assert len({getattr(kind, attribute) for kind in KINDS}) == len(KINDS)
+
+
+def test_the_client_knows_only_kinds_that_the_controller_can_run() -> None:
+    assert {kind.resource for kind in CLIENT_KINDS} <= {kind.resource for kind in KINDS}
 
 
 @pytest.mark.parametrize("check", ["imports", pytest.param("tests", marks=pytest.mark.long)])

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from generate.kinds import KINDS as CRDS
 from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.kinds.clientkind import ClientKind
-from tfjob_controller.kubectl import argumenttypes
 from tfjob_controller.kubectl.argumenttypes import (
     JobName,
     count_argument,
@@ -79,8 +79,8 @@ def test_what_is_no_number_is_refused(read: Callable[[str], object], text: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
-def test_every_kind_of_the_client_has_its_words_here(kind: ClientKind) -> None:
-    """The words are written down twice, because a command line is read before the types of any kind are imported."""
-    assert kind.word in argumenttypes.KINDS
-    for word in (kind.word, kind.resource.plural, f"{kind.resource.plural}.{kind.resource.group}"):
+def test_every_kind_is_named_as_the_api_server_names_it(kind: ClientKind) -> None:
+    """The names are written down without the types, because a command line is read before these are loaded."""
+    crd = next(crd for crd in CRDS if crd.resource == kind.resource)
+    for word in (kind.word, kind.resource.plural, crd.short_name, kind.resource.full_name):
         assert job_argument(f"{word}/a") == JobName(kind.word, "a")

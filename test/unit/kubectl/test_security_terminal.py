@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tfjob_controller.client.kinds import TFJOB
 from tfjob_controller.client.reader import TableColumn, TablePage
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.command import JSON, YAML
 from tfjob_controller.kubectl.commands.follow import print_replicas

@@ -20,7 +20,6 @@ import tfjob_controller
 from helpers.answering import Answering
 from helpers.poll import eventually
 from helpers.worstobjects import SIZE, Body, owner, worst_objects
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.dashboard.feeds import JobFeed, JobWatch, Notifier, WatchedJob
 from tfjob_controller.dashboard.users import User
@@ -28,6 +27,8 @@ from tfjob_controller.gangscheduler.provisioning.provisioner import request_info
 from tfjob_controller.gangscheduler.state.informers import SchedulerCaches
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.registry import KINDS
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
+from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 from tfjob_controller.kube.cache.informer import InformerGroup
 from tfjob_controller.util.clock import RealClock
 

@@ -69,7 +69,6 @@ def _percentage(job: TFJob) -> int | None:
 
 _SIZE_FIELD = "workerReplicas"
 CLIENT_KIND = ClientKind(
-    word="tfjob",
     resource=TFJOBS,
     type=TFJob,
     succeeded="Succeeded",

@@ -84,7 +84,6 @@ def _percentage(job: TrainJob) -> int | None:
 
 _SIZE_FIELD = "numNodes"
 CLIENT_KIND = ClientKind(
-    word="trainjob",
     resource=TRAINJOBS,
     type=TrainJob,
     succeeded="Complete",

@@ -202,7 +202,7 @@ def _print_names(tables: Sequence[JobList], order: FieldPath | str) -> None:
 
 
 def _print_none(session: Session, parsed: Namespace) -> None:
-    what = {"tfjob": "TFJobs", "trainjob": "TrainJobs"}.get(parsed.kind, "jobs")
+    what = f"{kinds_named(parsed.kind)[0].resource.kind}s" if parsed.kind else "jobs"
     selected = " with these labels" if parsed.selector else ""
     selected += " with these fields" if parsed.field_selector else ""
     print_notice(f"No {what}{selected} in {session.scope_text}.")

@@ -15,11 +15,13 @@ from tfjob_controller.client.diagnostics.description import describe, to_html
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import timeline
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB, snapshot_decoder
+from tfjob_controller.client.kinds import snapshot_decoder
 from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, StatusReport
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kinds.clientkind import ClientKind
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
+from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 
 Object = dict[str, Any]
 

@@ -15,10 +15,11 @@ from helpers.httpserver import Answer, HttpServer, Request
 from tfjob_controller.client.diagnostics.collection import MAX_KEPT_BYTES, Diagnostics, collect_diagnostics
 from tfjob_controller.client.diagnostics.description import event_rows
 from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
-from tfjob_controller.client.kinds import TFJOB, snapshot_decoder
+from tfjob_controller.client.kinds import snapshot_decoder
 from tfjob_controller.client.reader import MAX_EVENT_CHARACTERS, MAX_READ_BYTES, Reader
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.dashboard.tokens import MAX_RESPONSE_BYTES
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 from tfjob_controller.kube.http.transport import Transport
 
 HARM = "<script>\x1b[2J\u202e"
@@ -79,7 +80,7 @@ def test_events_of_any_size_take_bounded_memory() -> None:
         tracemalloc.start()
         try:
             case = diagnostics(transport)
-            rows = event_rows("train", Reader(transport, "ns").events("uid-train"))
+            rows = event_rows("train", Reader(transport, "ns", TFJOB).events("uid-train"))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -107,7 +108,7 @@ def test_each_text_of_an_event_is_shown_in_few_characters(size: int) -> None:
     with HttpServer(events.respond) as server:
         transport = transport_of(server)
         case = diagnostics(transport)
-        (row, *_) = event_rows("train", Reader(transport, "ns").events("uid-train"))
+        (row, *_) = event_rows("train", Reader(transport, "ns", TFJOB).events("uid-train"))
         transport.close()
     (entry,) = fold_entries(timeline(case))[-1:]
     assert entry.count == 3

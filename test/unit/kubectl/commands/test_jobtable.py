@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from tfjob_controller.client.kinds import TFJOB, TRAINJOB
 from tfjob_controller.client.reader import TablePage
+from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
+from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout, merged_headers, rows_of
 
 
