@@ -103,6 +103,16 @@ def test_an_attempt_without_progress_returns_to_the_queue_and_is_retried_after_a
     assert (world.phase("one"), world.gang("one").status.attempt) == ("Admitted", 2)
 
 
+def test_a_gang_that_is_deleted_while_it_backs_off_does_not_wake_the_loop(world: GangWorld) -> None:
+    world.admit("one", 3)
+    world.clock.advance(BIND_TIMEOUT_SECONDS)
+    world.run(3)
+    assert world.admission.sleep_seconds() <= 2 * BACKOFF_SECONDS
+    world.delete_gang("one")
+    world.run()
+    assert world.admission.sleep_seconds() > 2 * BACKOFF_SECONDS
+
+
 def test_a_replacement_in_a_bound_gang_is_bound_alone_to_its_old_node(world: GangWorld) -> None:
     world.start("one", 3)
     gone = world.pods_of("one")[0]
