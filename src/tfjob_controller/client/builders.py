@@ -149,7 +149,7 @@ def trainjob(
     return _manifest(TRAINJOBS, metadata, {**found, **_gang(gang), **spec})
 
 
-def _manifest(resource: Resource, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
+def _manifest(resource: Resource[Any], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 

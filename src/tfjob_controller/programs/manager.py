@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, read_controller_config
 from tfjob_controller.controller.caches import ControllerCaches
@@ -136,7 +137,7 @@ class Manager:
             self._clock,
             list(self.jobs.values()),
             gangs=options.gang_scheduling != terms.OFF and gangs.backend is None,
-            autoscalers=any(kind.has_autoscalers for kind in kinds),
+            autoscalers=any(HORIZONTAL_POD_AUTOSCALERS in kind.optional_children for kind in kinds),
             pod_groups=gangs.backend.resource if gangs.backend is not None else None,
         )
         self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)
