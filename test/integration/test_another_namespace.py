@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ import yaml
 
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
-from helpers.renderings import ANOTHER_NAMESPACE, SYSTEM, our_own, render, render_with
+from helpers.renderings import ANOTHER_NAMESPACE, SYSTEM, named, our_own, render, render_with
+from tfjob_controller.client.errors import CLUSTER_VIEWER
 
 pytestmark = pytest.mark.cluster
 
 # kustomize gives policies a namespace, which the API server drops.
 CLUSTER_WIDE = re.compile("Namespace|Cluster.*|PriorityClass|ValidatingAdmission.*")
+AGGREGATED = "rbac.authorization.k8s.io/aggregate-to-"
 INSTALLS = [
     ("standalone",),
     ("gang-affinity",),
@@ -31,13 +33,22 @@ INSTALLS = [
 Object = dict[str, Any]
 
 
-def render_in(namespace: str, folder: Path, overlay: str, *components: str) -> list[Object]:
+def is_users(entry: Object) -> bool:
+    """Whether it is a role for users, which belongs to the cluster and not to an install."""
+    labels = entry["metadata"].get("labels", {})
+    return entry["metadata"]["name"] == CLUSTER_VIEWER or any(name.startswith(AGGREGATED) for name in labels)
+
+
+def render_in(
+    namespace: str, folder: Path, overlay: str, *components: str, resources: Sequence[str] = ()
+) -> list[Object]:
     """Renders an overlay of a user's own, as docs/install.md describes it."""
     kubectl = Kubectl(Path(os.devnull), folder / "cache")
     render_with(kubectl, folder, overlay, *components)
     path = folder / "kustomization.yaml"
     text = yaml.safe_load(path.read_text())
     text["namespace"] = namespace
+    text["resources"] += resources
     text["transformers"] = [os.path.relpath(ANOTHER_NAMESPACE.resolve(), folder.resolve())]
     path.write_text(yaml.safe_dump(text))
     return render(kubectl, folder)
@@ -54,7 +65,7 @@ def test_an_install_in_another_namespace_names_no_object_of_the_default_one(
         rf"(name: {SYSTEM}|ClassName: {SYSTEM}-team-x|name: {SYSTEM}-team-x)$", "", text, flags=re.MULTILINE
     )
     assert "system:serviceaccount:team-x:tfjob-controller" in text
-    wide = [entry for entry in rendered if CLUSTER_WIDE.fullmatch(entry["kind"])]
+    wide = [entry for entry in rendered if CLUSTER_WIDE.fullmatch(entry["kind"]) and not is_users(entry)]
     assert all(entry["metadata"]["name"].endswith("team-x") for entry in wide)
     names = {(entry["kind"], entry["metadata"]["name"]) for entry in wide}
     for binding in wide:
@@ -62,6 +73,35 @@ def test_an_install_in_another_namespace_names_no_object_of_the_default_one(
             assert ("ClusterRole", binding["roleRef"]["name"]) in names
         if binding["kind"] == "ValidatingAdmissionPolicyBinding":
             assert ("ValidatingAdmissionPolicy", binding["spec"]["policyName"]) in names
+
+
+def test_the_roles_of_users_keep_the_names_that_messages_have(tmp_path: Path) -> None:
+    rendered = render_in("team-x", tmp_path, *INSTALLS[-1])
+    names = {entry["metadata"]["name"] for entry in rendered if is_users(entry)}
+    base = {"tfjob-viewer", "tfjob-editor", "tfjob-admin", CLUSTER_VIEWER}
+    assert names == base | {"tfjob-kubeflow-trainer-viewer", "tfjob-kubeflow-trainer-editor"}
+
+
+def test_bindings_that_an_overlay_adds_are_left_alone(tmp_path: Path) -> None:
+    bindings = [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": "added"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CLUSTER_VIEWER},
+            "subjects": [
+                {"kind": "Group", "name": "team", "apiGroup": "rbac.authorization.k8s.io"},
+                {"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"},
+                {"kind": "ServiceAccount", "name": "tfjob-controller", "namespace": "monitoring"},
+            ],
+        }
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+    ]
+    (tmp_path / "added.yaml").write_text(yaml.safe_dump_all(bindings))
+    rendered = render_in("team-x", tmp_path, "standalone", resources=["added.yaml"])
+    for binding in bindings:
+        entry = named(rendered, binding["kind"], "added")
+        assert (entry["roleRef"], entry["subjects"]) == (binding["roleRef"], binding["subjects"])
 
 
 @pytest.fixture
