@@ -21,13 +21,15 @@ from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import PathError
+from tfjob_controller.kube.names import MAX_NAME, NAME_PATTERN
 from tfjob_controller.util.clock import Clock
 
 
 class NameConvertor(Convertor[str]):
     """A part of a URL that is the name of an object. Only valid names pass, as they become parts of API paths."""
 
-    regex = "[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
+    # The bound comes first: the pattern takes quadratic time.
+    regex = rf"(?=[^/]{{1,{MAX_NAME}}}(?:/|$)){NAME_PATTERN[1:-1]}"
 
     def convert(self, value: str) -> str:
         return value

@@ -9,11 +9,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from starlette.routing import compile_path
 
 from helpers.dashboardpeople import Site, dashboard_site, job_body
 from helpers.poll import eventually
+from tfjob_controller.dashboard import app  # noqa: F401 -- it registers the convertor
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, STARTS_PER_SECOND
 from tfjob_controller.dashboard.users import SESSIONS_EACH
+from tfjob_controller.kube.names import name_violation
 
 STREAMS_EACH, LOGS_EACH = 12, 4
 
@@ -152,11 +155,24 @@ def test_the_yaml_of_one_person_keeps_no_other_person_waiting(site: Site) -> Non
         "tfjob/ns/..",
         "tfjob/ns/x%2Flog",
         "tfjob/ns/%252e",
+        "tfjob/ns/a..b",
+        "tfjob/ns/a.-b",
+        "tfjob/a.b/x",
+        f"tfjob/ns/{'a' * 254}",
     ],
 )
 def test_no_text_of_a_clone_reaches_a_path_of_the_api_server(shared_site: Site, original: str) -> None:
     status, page = shared_site.person("viewer.token").get(f"/new?from={original}")
     assert (status, "does not name a job" in page) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a.b-c", "a..b", "a.-b", "-a", "a.", "A", "a" * 253, "a" * 254, "a." * 50_000 + "-"]
+)
+def test_a_page_has_the_names_that_the_api_server_has(name: str) -> None:
+    pattern, _, _ = compile_path("/jobs/{name:name}/{action}")
+    match = pattern.match(f"/jobs/{name}/log")
+    assert (match is not None) == (name_violation(name) == "")
 
 
 def test_a_form_with_many_fields_is_refused(shared_site: Site) -> None:

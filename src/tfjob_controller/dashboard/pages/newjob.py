@@ -43,6 +43,7 @@ from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.names import name_violation, namespace_violation
 
 _DIFFERENT = (
     "The form and the YAML differ. Press Write to YAML to keep what the form says, or Read from YAML to keep what the "
@@ -116,7 +117,7 @@ async def _original(request: Request) -> Snapshot | None:
         return None
     kind, namespace, name = [*original.split("/", 2), "", ""][:3]
     kinds_named(kind)
-    if not (rendering.is_name(namespace) and rendering.is_name(name)):
+    if namespace_violation(namespace) or name_violation(name):
         raise ClientError(f"{original[:80]!r} does not name a job: it must be KIND/NAMESPACE/NAME.")
     user = rendering.user_of(request)
     return await rendering.read(request, lambda: user.client.job(name, kind, namespace).snapshot)

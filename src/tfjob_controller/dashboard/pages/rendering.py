@@ -49,7 +49,6 @@ _MAX_READINGS = 100
 _READING_SECONDS = 1.5
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 # The size of the line beside a loss, in units of its drawing.
 _SPARK_WIDTH, _SPARK_HEIGHT = 80, 18
 
@@ -161,11 +160,6 @@ def session_of(request: Request) -> BrowserSession:
 
 def user_of(request: Request) -> User:
     return session_of(request).user
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can be the name of an object, and so a part of a path."""
-    return _NAME.fullmatch(text) is not None
 
 
 async def read(request: Request, call: Callable[[], ReadT]) -> ReadT:
