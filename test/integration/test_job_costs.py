@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ from helpers.controller import Jobs, running_controller
 from helpers.kubectl import Kubectl
 from helpers.kubernetesversion import STREAMING_SINCE, is_older_than
 from helpers.manifests import container, master, parameter_servers, pod_template, tfjob, workers
-from helpers.poll import PATIENCE_SECONDS, eventually, until
+from helpers.poll import PATIENCE_SECONDS, eventually
 from helpers.trainjobs import step_of
 from helpers.trainmanifests import trainjob
 from localcluster.api import Api
 from localcluster.fakekubelet import RUN_SECONDS, FakeKubelet
 from localcluster.faultproxy import FaultProxy, Seen
+from localcluster.follower import Follower
 from tfjob_controller.api.common.core import JOBS, PODS, SERVICES
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.types import TRAINJOBS
+from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
+from tfjob_controller.kinds.tfjob.kind import TFJOB_DEBOUNCE_SECONDS
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.programs.manager import Manager
 
@@ -70,6 +74,7 @@ class Kind:
     creates: int
     requests: int
     to_stop: int
+    debounce_seconds: float
     that_runs: Object
     is_ready: Callable[[Object], bool]
 
@@ -82,6 +87,7 @@ KINDS = [
         creates=2 * 4 + 1,
         requests=2 * 4 + 6,
         to_stop=3,
+        debounce_seconds=TFJOB_DEBOUNCE_SECONDS,
         that_runs=tfjob(master(), workers(2), parameter_servers(1), name="running"),
         is_ready=lambda status: status.get("ready") == {"master": "1/1", "worker": "2/2", "ps": "1/1"},
     ),
@@ -92,6 +98,7 @@ KINDS = [
         creates=2,
         requests=6,
         to_stop=0,
+        debounce_seconds=METRICS_DEBOUNCE_SECONDS,
         that_runs=trainjob("running", 3, **QUIET),
         is_ready=lambda status: step_of(status).get("ready") == 3,
     ),
@@ -116,6 +123,65 @@ def jobs(api: Api, namespace: str) -> Jobs:
     return Jobs(api, namespace)
 
 
+# The counts of a status, and its texts that contain them. A write of these alone is debounced.
+COUNTS = {"reason", "summary", "ready", "replicaStatuses", "workerReplicas", "jobsStatus", "nodes"}
+# It is written at once, since a replica that has succeeded may be gone when it is looked for again.
+SUCCESSES = "succeededIndexes"
+
+
+@dataclass(slots=True)
+class Versions:
+    """A `localcluster.follower.Reader` of one job, which nobody but the controller writes.
+
+    `counts` are the writes that changed nothing but counts, and `successes` those that also recorded successes.
+    """
+
+    last: Object = field(default_factory=dict)
+    counts: int = 0
+    successes: int = 0
+
+    def list_begins(self) -> None:
+        """See Reader."""
+
+    def take(self, change: str, obj: Object) -> None:
+        if self.last and _without_counts(self.last) == _without_counts(obj):
+            has_successes = _status(self.last).get(SUCCESSES) != _status(obj).get(SUCCESSES)
+            self.successes += has_successes
+            self.counts += not has_successes
+        self.last = obj
+
+    def list_ends(self, bookmark: Object) -> None:
+        """See Reader."""
+
+    def is_at(self, job: Object) -> bool:
+        meta = self.last.get("metadata", {})
+        return bool(meta.get("resourceVersion") == job["metadata"]["resourceVersion"])
+
+
+def _status(job: Object) -> Object:
+    status: Object = job.get("status", {})
+    return status
+
+
+def _without_counts(job: Object) -> Object:
+    metadata = {name: job["metadata"].get(name) for name in ("labels", "annotations", "finalizers")}
+    status = {name: value for name, value in _status(job).items() if name not in {*COUNTS, SUCCESSES}}
+    return {"metadata": metadata, "spec": job["spec"], "status": status}
+
+
+@contextlib.contextmanager
+def watching(api: Api, jobs: Jobs, name: str) -> Iterator[Versions]:
+    versions = Versions()
+    follower = Follower(api, jobs.path, versions, {"fieldSelector": f"metadata.name={name}"})
+    follower.start()
+    try:
+        eventually(follower.is_listed.is_set)
+        yield versions
+        assert follower.gaps == 0
+    finally:
+        follower.stop()
+
+
 def syncs(manager: Manager) -> float:
     count = 0.0
     for family in manager.metrics.registry.collect():
@@ -127,22 +193,21 @@ def syncs(manager: Manager) -> float:
 def test_a_job_costs_its_children_a_few_statuses_and_one_for_each_replica_that_must_be_stopped(
     proxy: FaultProxy, kubeconfig: Path, api: Api, namespace: str, kind: Kind
 ) -> None:
-    """The first cheap one: where a machine is busy, replicas come up one by one, and how many are ready is written."""
-    jobs, names = Jobs(api, namespace, kind.resource), (f"job-{number}" for number in itertools.count())
-    with running_controller(kubeconfig, namespace):
-
-        def cost() -> int:
-            before, name = len(requests(proxy.seen)), next(names)
-            jobs.submit(kind.that_ends(name))
-            jobs.await_phase("Done", name, PATIENCE_SECONDS)
-            sent = requests(proxy.seen)[before:]
-            assert sum(path.startswith("POST") for path in sent) == kind.creates, sent
-            assert {path.split()[0] for path in sent} == {"POST", "PATCH"}, sent
-            stopped = [path for path in sent if path.startswith("PATCH") and "/jobs/" in path]
-            assert len(stopped) == len(set(stopped)) <= kind.to_stop, sent
-            return len(sent) - len(stopped)
-
-        until(cost, lambda requests: requests <= kind.requests)
+    """Where a machine is busy, replicas come up one by one, and how many are ready is written, debounced."""
+    jobs = Jobs(api, namespace, kind.resource)
+    with running_controller(kubeconfig, namespace), watching(api, jobs, "example") as versions:
+        begin = time.monotonic()
+        jobs.submit(kind.that_ends("example"))
+        jobs.await_phase("Done", "example", PATIENCE_SECONDS)
+        seconds = time.monotonic() - begin
+        sent = requests(proxy.seen)
+        eventually(lambda: versions.is_at(jobs.get("example")))
+    assert sum(path.startswith("POST") for path in sent) == kind.creates, sent
+    assert {path.split()[0] for path in sent} == {"POST", "PATCH"}, sent
+    stopped = [path for path in sent if path.startswith("PATCH") and "/jobs/" in path]
+    assert len(stopped) == len(set(stopped)) <= kind.to_stop, sent
+    assert len(sent) - len(stopped) - versions.counts - versions.successes <= kind.requests, sent
+    assert versions.counts <= seconds / kind.debounce_seconds
 
 
 @EACH_KIND
