@@ -126,9 +126,9 @@ class Job:
                 raise self._deleted()
             if is_reached(self._update(seen)._seen, until):
                 return self
-        words = f"{self.namespace}/{self.name} did not reach {condition_text(until)} within {timeout_seconds:g} s"
+        failure = f"{self.namespace}/{self.name} did not reach {condition_text(until)} within {timeout_seconds:g} s"
         now = f"it is {self.phase}" if self.phase else "no controller has seen it yet"
-        raise WaitTimeoutError(f"{words}: {self.reason or now}")
+        raise WaitTimeoutError(f"{failure}: {self.reason or now}")
 
     def describe(self) -> Description:
         """Why the job does or does not run: replicas, conditions, events. Reads them now."""

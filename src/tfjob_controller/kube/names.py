@@ -27,7 +27,7 @@ def namespace_violation(text: str) -> str:
     return _violation(text, MAX_NAMESPACE, _NAMESPACE, _NAMESPACE_WORDS)
 
 
-def _violation(text: str, most: int, pattern: re.Pattern[str], words: str) -> str:
+def _violation(text: str, most: int, pattern: re.Pattern[str], rule: str) -> str:
     if len(text) > most:
         return f"must have at most {most} characters, has {len(text)}"
-    return "" if pattern.fullmatch(text) else words
+    return "" if pattern.fullmatch(text) else rule

@@ -80,15 +80,15 @@ def _no_name(text: str, what: str, violation: str) -> ArgumentTypeError:
 def count_argument(text: str, least: int = 0) -> int:
     if _WHOLE_NUMBER.fullmatch(text) is None:
         raise ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
-    if (found := int(text)) < least:
+    if (count := int(text)) < least:
         raise ArgumentTypeError(f"must be {least} or more")
-    return found
+    return count
 
 
 def port_argument(text: str) -> int:
-    if (found := count_argument(text)) > _MAX_PORT:
-        raise ArgumentTypeError(f"must be from 0 to {_MAX_PORT}, is {found}")
-    return found
+    if (port := count_argument(text)) > _MAX_PORT:
+        raise ArgumentTypeError(f"must be from 0 to {_MAX_PORT}, is {port}")
+    return port
 
 
 def job_or_count_argument(text: str) -> JobName:

@@ -62,8 +62,8 @@ def _run_command(parsed: Any, *, is_process: bool) -> int:
     except Exception as error:
         if (output := _error_output(error, session)) is None:
             raise
-        words, code = output
-        print_error(session.aimed(words))
+        message, code = output
+        print_error(session.aimed(message))
         return code
     finally:
         session.close()

@@ -93,8 +93,8 @@ def add_jobs(parser: ArgumentParser, read: Callable[[str], Any] = job_argument, 
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
-    says = "print what would be changed; `client`, the default, sends no change, and `server` has it checked"
-    parser.add_argument("--dry-run", choices=(CLIENT, SERVER, NO_DRY_RUN), help=says)
+    description = "print what would be changed; `client`, the default, sends no change, and `server` has it checked"
+    parser.add_argument("--dry-run", choices=(CLIENT, SERVER, NO_DRY_RUN), help=description)
 
 
 def add_all_namespaces(parser: ArgumentParser) -> None:
@@ -111,5 +111,5 @@ def add_output(parser: ArgumentParser, *formats: str, accepts_kubectls: bool = F
 
 
 def add_timeout(parser: Any) -> None:
-    says = "such as 90s, 10m or 1h30m; 0 checks once; default: no limit"
-    parser.add_argument("--timeout", type=duration_argument, metavar="DURATION", help=says)
+    description = "such as 90s, 10m or 1h30m; 0 checks once; default: no limit"
+    parser.add_argument("--timeout", type=duration_argument, metavar="DURATION", help=description)

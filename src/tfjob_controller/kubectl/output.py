@@ -81,14 +81,14 @@ def write_utf8(*streams: TextIO) -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-def print_notice(words: str) -> None:
+def print_notice(message: str) -> None:
     """Print one line to standard error, beside the answer."""
-    print_line(one_line(words), sys.stderr)
+    print_line(one_line(message), sys.stderr)
 
 
-def print_error(words: str) -> None:
+def print_error(message: str) -> None:
     """Print one line to standard error: the error that ends the command."""
-    print_notice(f"{PROGRAM}: {words}")
+    print_notice(f"{PROGRAM}: {message}")
 
 
 def command_for(job: Job, command: str) -> str:

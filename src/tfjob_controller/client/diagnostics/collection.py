@@ -104,8 +104,8 @@ def collect_diagnostics(
     if name := seen.runtime_id:
         labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
         selector = selector_string(labels)
-        for resource, found in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
-            found.extend(_read(requester, case, resource, selector))
+        for resource, objects in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
+            objects.extend(_read(requester, case, resource, selector))
     events = _read(requester, case, EVENTS, "", _shortened_event, lambda event: _is_about(case, event))
     case.events.extend(events)
     return replace(case, reports=job_reports(requester, seen, case.gangs, controller_namespace))

@@ -78,23 +78,23 @@ def _first(case: Diagnostics, job: AnyJob, status: TrainingStatus) -> Diagnosis:
     )
 
 
-def _attributed(case: Diagnostics, now: datetime, found: Diagnosis) -> Diagnosis:
+def _attributed(case: Diagnostics, now: datetime, diagnosis: Diagnosis) -> Diagnosis:
     """The diagnosis with whose report it is, unless the program that reported it is known to run."""
-    report, controller = case.reports.get(found.by), case.reports.get(CONTROLLER)
+    report, controller = case.reports.get(diagnosis.by), case.reports.get(CONTROLLER)
     if report is not None and report.state == STOPPED:
         stop, remedy = report.stop(now), f"{report.remedy}; nothing changes until it runs"
-        if found.is_unreported:
-            return Diagnosis(f"{found.now}: {stop}", remedy)
-        return Diagnosis(f"{stop}; its last report: {found.now}", remedy)
-    words, then = found.now, found.next
-    if report is not None and not found.is_unreported:
+        if diagnosis.is_unreported:
+            return Diagnosis(f"{diagnosis.now}: {stop}", remedy)
+        return Diagnosis(f"{stop}; its last report: {diagnosis.now}", remedy)
+    text, then = diagnosis.now, diagnosis.next
+    if report is not None and not diagnosis.is_unreported:
         if report.state == NO_LEASE:
-            words = f"{found.now} ({report.origin(now)}; no Lease and no pod shows that it runs)"
+            text = f"{diagnosis.now} ({report.origin(now)}; no Lease and no pod shows that it runs)"
         elif report.state == UNKNOWN:
-            words = f"{found.now} ({report.origin(now)})"
-    if controller is not None and controller.state == STOPPED and not found.is_final:
-        then = f"{controller.stop(now)}: {controller.remedy}; then {found.next}"
-    return Diagnosis(words, then)
+            text = f"{diagnosis.now} ({report.origin(now)})"
+    if controller is not None and controller.state == STOPPED and not diagnosis.is_final:
+        then = f"{controller.stop(now)}: {controller.remedy}; then {diagnosis.next}"
+    return Diagnosis(text, then)
 
 
 def job_hints(job: AnyJob) -> list[str]:
@@ -103,8 +103,8 @@ def job_hints(job: AnyJob) -> list[str]:
     candidates = [_deleted(job), elsewhere]
     if not is_finished(status):
         candidates += [_invalid(job), None if elsewhere is not None else _unobserved(job, status)]
-    found = [candidate for candidate in candidates if candidate is not None]
-    return [f"{_capitalized(each.now)}. {_capitalized(each.next)}." for each in found]
+    diagnoses = [candidate for candidate in candidates if candidate is not None]
+    return [f"{_capitalized(diagnosis.now)}. {_capitalized(diagnosis.next)}." for diagnosis in diagnoses]
 
 
 def _capitalized(text: str) -> str:
@@ -169,11 +169,11 @@ def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
 
 
 def _hindered(status: TrainingStatus) -> Diagnosis | None:
-    found = conditions.find(status.conditions, conditions.CHANGES_REVERTED)
-    if found is None or found.status != conditions.TRUE:
+    condition = conditions.find(status.conditions, conditions.CHANGES_REVERTED)
+    if condition is None or condition.status != conditions.TRUE:
         return None
-    what, _, remedy = found.message.rpartition(". ")
-    return Diagnosis(what or found.message, f"it goes on once the changes are kept. {remedy}", CONTROLLER)
+    what, _, remedy = condition.message.rpartition(". ")
+    return Diagnosis(what or condition.message, f"it goes on once the changes are kept. {remedy}", CONTROLLER)
 
 
 def _suspended(case: Diagnostics) -> Diagnosis | None:
@@ -211,8 +211,8 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
 
 def _when(spec: Object, status: Object) -> str:
     missing = ", ".join(
-        f"{each['resource']} {each.get('requested', '?')} (now {each.get('available', '?')})"
-        for each in status.get("missing") or ()
+        f"{resource['resource']} {resource.get('requested', '?')} (now {resource.get('available', '?')})"
+        for resource in status.get("missing") or ()
     )
     when = f"it starts once there is capacity for all of it: {missing}" if missing else "it starts once its turn comes"
     if status.get("requeueTime"):
@@ -228,21 +228,21 @@ def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
     config = "the kubelet tries again; correct what the message names"
     crash = f"it is restarted with a backoff of up to 5 minutes; {_limit(case.seen.job, status)}"
     for reasons, next_ in ((_BAD_IMAGE, image), (_BAD_CONFIG, config), ({_CRASHES}, crash)):
-        found = {pod: words for pod, (reason, words) in waiting.items() if reason in reasons}
-        if found:
-            return Diagnosis(_listed(found), next_)
+        pods = {pod: state for pod, (reason, state) in waiting.items() if reason in reasons}
+        if pods:
+            return Diagnosis(_listed(pods), next_)
     return None
 
 
 def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
-    found = {}
+    states = {}
     for pod in _live(case.pods):
         for condition in pod.get("status", {}).get("conditions") or ():
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                found[_name(pod)] = f"not scheduled: {condition.get('message', '')}"
-    if not found:
+                states[_name(pod)] = f"not scheduled: {condition.get('message', '')}"
+    if not states:
         return None
-    return Diagnosis(_listed(found), "kube-scheduler tries again by itself as soon as nodes or pods change")
+    return Diagnosis(_listed(states), "kube-scheduler tries again by itself as soon as nodes or pods change")
 
 
 def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
@@ -302,8 +302,8 @@ def waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str
     """For each pod its first waiting container: the reason, and the reason with its message."""
     for pod in _live(pods):
         status = pod.get("status", {})
-        for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-            waits = each.get("state", {}).get("waiting")
+        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+            waits = container.get("state", {}).get("waiting")
             if waits and waits.get("reason"):
                 reason = waits["reason"]
                 yield _name(pod), (reason, f"{reason}: {waits.get('message', '')}".removesuffix(": "))
@@ -321,10 +321,10 @@ def _name(pod: Object) -> str:
     return replica_of(pod) or str(pod["metadata"]["name"])
 
 
-def _listed(words: dict[str, str]) -> str:
+def _listed(states: dict[str, str]) -> str:
     """The first one in full, then names of others, then the number of further ones."""
-    (first, says), *others = sorted(words.items())
-    text = f"{first} is {says}" if says.startswith("not ") else f"{first} waits: {says}"
+    (first, state), *others = sorted(states.items())
+    text = f"{first} is {state}" if state.startswith("not ") else f"{first} waits: {state}"
     named = ", ".join(name for name, _ in others[: _NAMED - 1])
     more = f" and {len(others) - _NAMED + 1} more" if len(others) >= _NAMED else ""
     return f"{shortened(text)}{f' (also {named}{more})' if named else ''}"

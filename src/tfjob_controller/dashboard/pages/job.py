@@ -72,9 +72,9 @@ async def job_events(request: Request) -> Response | EventStream:
             except (ApiError, ClientError) as error:
                 yield rendering.event("job", rendering.problem(error, user.origin))
                 await asyncio.sleep(rendering.CHECK_SECONDS)
-        found, manifest = job, _manifest_reader(request)
-        async with rendering.services(request).feeds.job(user, found) as watch:
-            content = partial(_content, watch, user, lambda: _same_job(request, found), manifest)
+        watched, manifest = job, _manifest_reader(request)
+        async with rendering.services(request).feeds.job(user, watched) as watch:
+            content = partial(_content, watch, user, lambda: _same_job(request, watched), manifest)
             async for part in rendering.events(request, "job", watch, content):
                 yield part
                 await asyncio.sleep(_REST_SECONDS)
@@ -156,15 +156,15 @@ def _job(request: Request) -> Job:
 def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     """What this person may do; other buttons are not shown."""
     resource, ended = job.snapshot.kind.resource, job.snapshot.has_ended
-    found = set()
+    actions = set()
     if user.may("patch", resource, job.namespace) and not ended:
-        found.add("resume" if job.snapshot.job.spec.suspend else "suspend")
-        found.add("scale")
+        actions.add("resume" if job.snapshot.job.spec.suspend else "suspend")
+        actions.add("scale")
     if user.may("create", resource, job.namespace):
-        found.add("clone")
+        actions.add("clone")
     if user.may("delete", resource, job.namespace):
-        found.add("delete")
-    return frozenset(found)
+        actions.add("delete")
+    return frozenset(actions)
 
 
 def _replicas(job: Job) -> list[str]:
@@ -218,7 +218,7 @@ def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
     return rendering.render(
         "job_view.html",
         job=job,
-        found=diagnose(case, now),
+        diagnosis=diagnose(case, now),
         reported=reported_text(description, now),
         summary=summary(description),
         description=description,

@@ -175,10 +175,10 @@ def _submit(user: User, manifest: Manifest, dry_run: bool) -> Job:
 def _without_empty_name(manifest: Manifest) -> Manifest:
     """The page begins with an empty name, which is none."""
     kind_of(manifest)
-    found = plain_copy(manifest)
-    if isinstance(metadata := found.get("metadata"), dict) and not metadata.get("name"):
+    copy = plain_copy(manifest)
+    if isinstance(metadata := copy.get("metadata"), dict) and not metadata.get("name"):
         metadata.pop("name", None)
-    return found
+    return copy
 
 
 def _problem(error: FormError) -> Problems:

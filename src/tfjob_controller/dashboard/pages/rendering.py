@@ -70,8 +70,8 @@ class Readings(Generic[ReadT]):
     async def get(self, user: User, subject: Hashable, read: Callable[[], ReadT]) -> ReadT:
         """The result of `read`, or its exception; callers that come meanwhile wait for the same reading."""
         key = user.identity, subject
-        if (found := self._values.get(key)) is not None:
-            return found
+        if (value := self._values.get(key)) is not None:
+            return value
         if (reading := self._pending.get(key)) is None:
             reading = self._pending[key] = asyncio.wrap_future(self._turns.submit(user.person, read))
             reading.add_done_callback(functools.partial(self._record, key))
@@ -149,13 +149,13 @@ class Services:
 
 
 def services(request: Request) -> Services:
-    found: Services = request.app.state.services
-    return found
+    services: Services = request.app.state.services
+    return services
 
 
 def session_of(request: Request) -> BrowserSession:
-    found: BrowserSession = request.state.session
-    return found
+    session: BrowserSession = request.state.session
+    return session
 
 
 def user_of(request: Request) -> User:
@@ -264,8 +264,8 @@ def problem_page(request: Request, error: Exception, origin: str) -> Response:
 
 def api_error_of(error: Exception) -> ApiError | None:
     """Returns the API server's error, if that is the reason."""
-    found = error.api_error if isinstance(error, ClientError) else error
-    return found if isinstance(found, ApiError) else None
+    cause = error.api_error if isinstance(error, ClientError) else error
+    return cause if isinstance(cause, ApiError) else None
 
 
 def is_temporary(error: Exception) -> bool:
@@ -319,13 +319,13 @@ async def events(
         version, problems = feed.changes.version, tuple(feed.problems)
         if before != (version, problems):
             has_new_problem = bool(problems) and problems != before[1]
-            found = await _in_turn(request, functools.partial(_read, content, user, has_new_problem))
-            if found.is_rejected:
+            shown = await _in_turn(request, functools.partial(_read, content, user, has_new_problem))
+            if shown.is_rejected:
                 yield event("login", "required")
-            if (digest := hashlib.sha256(found.html.encode()).digest()) != sent:
+            if (digest := hashlib.sha256(shown.html.encode()).digest()) != sent:
                 sent, idle_seconds = digest, 0.0
-                yield event(name, found.html)
-            if not found.is_complete:
+                yield event(name, shown.html)
+            if not shown.is_complete:
                 await asyncio.sleep(CHECK_SECONDS)
                 version = -1
                 continue
@@ -346,8 +346,8 @@ async def _in_turn(request: Request, call: Callable[[], ReadT]) -> ReadT:
 def _read(content: Callable[[], Content], user: User, has_new_problem: bool) -> Content:
     """The content, or the words of its error."""
     try:
-        found = content()
-        return replace(found, is_rejected=has_new_problem and user.is_rejected())
+        shown = content()
+        return replace(shown, is_rejected=has_new_problem and user.is_rejected())
     except (ApiError, ClientError) as error:
         refused = api_error_of(error)
         is_rejected = refused is not None and must_log_in(refused)

@@ -84,7 +84,7 @@ def explain(session: Session, parsed: Namespace) -> int:
     return 0
 
 
-def _print_timeline(screen: Screen, entries: Sequence[TimelineEntry], found: Diagnosis) -> None:
+def _print_timeline(screen: Screen, entries: Sequence[TimelineEntry], diagnosis: Diagnosis) -> None:
     with_ids = any(entry.reconcile_id and entry.kind == "log" for entry in entries)
     headers = ["Time", "Replica", "Source", *(["Reconcile-id"] if with_ids else []), "What"]
     rows = [
@@ -92,8 +92,8 @@ def _print_timeline(screen: Screen, entries: Sequence[TimelineEntry], found: Dia
         for entry in fold_entries(entries, keep_reconciles_apart=with_ids)
     ]
     screen.table(headers, rows)
-    screen.heading(f"now: {found.now}")
-    screen.line(f"next: {found.next}")
+    screen.heading(f"now: {diagnosis.now}")
+    screen.line(f"next: {diagnosis.next}")
 
 
 def _what(entry: TimelineEntry) -> str:

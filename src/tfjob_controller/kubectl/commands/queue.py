@@ -42,17 +42,17 @@ def rows_of(
     headers = ["Position", *space, "Gang", "Of", "Pods", "Priority", "Waits", *(["Missing"] if wide else []), "Message"]
     rows = [
         [
-            str(each.position or "-"),
-            *([each.namespace] if with_namespace else []),
-            each.gang,
-            each.owner,
-            str(each.pods),
-            str(each.priority),
-            age(each.since, now),
-            *([_missing(each.missing)] if wide else []),
-            each.message,
+            str(gang.position or "-"),
+            *([gang.namespace] if with_namespace else []),
+            gang.gang,
+            gang.owner,
+            str(gang.pods),
+            str(gang.priority),
+            age(gang.since, now),
+            *([_missing(gang.missing)] if wide else []),
+            gang.message,
         ]
-        for each in queue.waiting
+        for gang in queue.waiting
     ]
     return headers, rows
 
