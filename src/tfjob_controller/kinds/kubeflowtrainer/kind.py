@@ -32,11 +32,11 @@ from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, UnplannableError
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob, is_finished
-from tfjob_controller.jobs.status.reported import progress_of, reported_metrics
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
+from tfjob_controller.kinds.reported import progress_of, reported_metrics
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds, find_runtime, reference_key, seconds_to_wait
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import merge_patch

@@ -38,8 +38,8 @@ from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.jobs.state.indexedjobs import pods_of
 from tfjob_controller.jobs.state.observed import ObservedState, ReportedStep, TrainingJob
 from tfjob_controller.jobs.state.pods import all_containers_ended, newest, was_started
-from tfjob_controller.jobs.status.reported import STEP, metrics_and_progress, progress_of, step_of
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
+from tfjob_controller.kinds.reported import STEP, metrics_and_progress, progress_of, step_of
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe

@@ -1,4 +1,4 @@
-"""The metrics and the progress of a TrainJob: from what its program reported, and from its log.
+"""The metrics and the progress of TrainJobs of both APIs: from what the program reported, and from its log.
 
 Values that the program reported replace those of its log. Pure.
 """
