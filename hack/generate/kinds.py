@@ -9,6 +9,7 @@ from generate.rules import CHECKPOINT_RULES, GANG_SPEC_RULES, PROGRESS_RULES, RE
 from generate.schema import Extras, keyed
 from generate.storagerules import ENV, OUTPUT_RULES, checked
 from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
+from tfjob_controller.api.common.policies import RESTART_POLICIES
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import (
     GANGS,
@@ -21,7 +22,7 @@ from tfjob_controller.api.gang import (
     GangSpec,
     GangStatus,
 )
-from tfjob_controller.api.tfjob.types import RESTART_POLICIES, TFJOBS, TFJobSpec
+from tfjob_controller.api.tfjob.types import TFJOBS, TFJobSpec
 from tfjob_controller.jobs.naming import MAX_LABEL
 
 _RESTART_POLICY = {

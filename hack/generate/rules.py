@@ -11,9 +11,10 @@ from typing import Any
 
 from tfjob_controller.api import gang
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
+from tfjob_controller.api.common.policies import IN_PLACE
 from tfjob_controller.api.tfjob import progress
 from tfjob_controller.api.tfjob import validation as says
-from tfjob_controller.api.tfjob.types import CONTAINER_NAME, IN_PLACE, MASTER, PS, WORKER
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MASTER, PS, WORKER
 
 Rule = dict[str, Any]
 

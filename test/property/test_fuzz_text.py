@@ -17,10 +17,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from helpers.fuzzing import FUZZ, bounded, json_values, mutations, pieces_of
-from tfjob_controller.api.tfjob.progress import parse_pattern, parse_steps
-from tfjob_controller.api.tfjob.types import MAX_STEPS
+from tfjob_controller.api.common.schema import SAFE_INTEGER_MAX
+from tfjob_controller.api.tfjob.progress import parse_pattern
 from tfjob_controller.client.text import display_width, fold, one_line
 from tfjob_controller.controller.logs.metricparser import LoggedMetric, MetricParser
+from tfjob_controller.jobs.scaling.progress import parse_steps
 from tfjob_controller.kubectl.command import JSON, YAML
 from tfjob_controller.kubectl.complete import print_candidates
 from tfjob_controller.kubectl.output import (
@@ -84,7 +85,7 @@ def test_any_pattern_is_refused_or_matches_any_lines_in_linear_time(expression: 
     event(f"allowed: {pattern is not None}, matched: {found is not None}")
     assert found is None or found in lines
     steps = parse_steps(found or lines)
-    assert steps is None or 0 <= steps <= MAX_STEPS
+    assert steps is None or 0 <= steps <= SAFE_INTEGER_MAX
 
 
 # Colours and the like; 8 conceals what follows.

@@ -22,6 +22,8 @@ from tfjob_controller.kube.names import MAX_NAME, NAME_PATTERN, NAME_WORDS
 
 # The largest value of the API's int32 fields.
 INT32_MAX = 2**31 - 1
+# The largest integer that every JSON parser reads exactly.
+SAFE_INTEGER_MAX = 2**53 - 1
 # The largest value of each format of integers.
 _INTEGERS = {"int32": INT32_MAX, "int64": 2**63 - 1}
 # The message for a value that does not match the pattern. It is not part of the schema, but a CEL rule uses it.

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from tfjob_controller.api.tfjob.types import (
-    CLEAN_RUNNING,
-    DEFAULT_PORT,
-    FAIL_ON_CHIEF,
-    IN_PLACE,
-    MASTER,
-    ON_FAILURE,
-    WORKER,
-    Chief,
-    ReplicaSpec,
-    TFJobSpec,
-)
+from tfjob_controller.api.common.policies import CLEAN_RUNNING, IN_PLACE
+from tfjob_controller.api.tfjob.types import DEFAULT_PORT, FAIL_ON_CHIEF, MASTER, WORKER, Chief, ReplicaSpec, TFJobSpec
 
 
 def replica_spec(spec: TFJobSpec, replica_type: str) -> ReplicaSpec | None:
@@ -90,9 +77,3 @@ def resize_of(spec: TFJobSpec) -> str:
 
 def total_steps_of(spec: TFJobSpec) -> int | None:
     return spec.autoscaling.total_steps if spec.autoscaling is not None else None
-
-
-def restart_policy_of(template: Mapping[str, Any] | None) -> str:
-    """The restartPolicy of a pod template. The default is not Always, which a batch Job does not allow."""
-    pod_spec = (template or {}).get("spec") or {}
-    return str(pod_spec.get("restartPolicy") or ON_FAILURE)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tfjob_controller.api.tfjob.types import MAX_PATTERN, MAX_STEPS, TFJobSpec
+from tfjob_controller.api.tfjob.types import MAX_PATTERN, TFJobSpec
 
 try:
     import re2
@@ -93,11 +93,3 @@ def pattern_of(spec: TFJobSpec) -> ProgressPattern | None:
 
 def repeats_of(pattern: str) -> int:
     return sum(not token.startswith("\\") for token in re2.findall(REPEATS, pattern))
-
-
-def parse_steps(text: str) -> int | None:
-    """The number of steps; None if the text is no valid number."""
-    number = text.strip()
-    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MAX_STEPS)):
-        return None
-    return int(number) if int(number) <= MAX_STEPS else None

@@ -12,7 +12,8 @@ import msgspec
 
 from tfjob_controller.api.common.core import STEPS_ANNOTATION
 from tfjob_controller.api.common.managedby import ManagedBy
-from tfjob_controller.api.common.schema import INT32_MAX, describe
+from tfjob_controller.api.common.policies import CLEAN_POD_POLICIES, RESIZES
+from tfjob_controller.api.common.schema import INT32_MAX, SAFE_INTEGER_MAX, describe
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.decode import decoder_of
@@ -34,13 +35,7 @@ CONTAINER_NAME = "tensorflow"
 # The examples of tf-operator have ids that begin with a digit; generated ids begin with a letter.
 RUNTIME_ID_PATTERN = "^([0-9a-z]{4})?$"
 
-CLEAN_POD_POLICIES = CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = ("All", "Running", "None")
 FAILURE_POLICIES = FAIL_ON_CHIEF, FAIL_ON_ANY = ("Chief", "AnyReplica")
-RESTART_POLICIES = ON_FAILURE, NEVER = ("OnFailure", "Never")
-RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
-
-# The largest integer that every JSON parser reads exactly (2^53 - 1).
-MAX_STEPS = 2**53 - 1
 # `api.tfjob.progress` describes the syntax.
 MAX_PATTERN = 200
 
@@ -192,7 +187,7 @@ class Autoscaling(_Value, frozen=True):
             "as TFJOB_TOTAL_STEPS. Cannot change once the job has started.",
             format="int64",
             minimum=1,
-            maximum=MAX_STEPS,
+            maximum=SAFE_INTEGER_MAX,
         ),
     ] = None
     progress: Annotated[

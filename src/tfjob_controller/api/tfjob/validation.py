@@ -13,6 +13,7 @@ from typing import Any
 
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import containers_of, has_container_named, template_problem
+from tfjob_controller.api.common.policies import RESTART_POLICIES
 from tfjob_controller.api.common.schema import limit_violations
 from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.common.storagevalidation import checkpoint_problems
@@ -32,7 +33,6 @@ from tfjob_controller.api.tfjob.types import (
     CONTAINER_NAME,
     MASTER,
     PS,
-    RESTART_POLICIES,
     RUNTIME_ID_PATTERN,
     WORKER,
     Autoscaling,

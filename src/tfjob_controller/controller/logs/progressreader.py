@@ -26,8 +26,7 @@ from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.api.tfjob.progress import pattern_of
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, WORKER, TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
-from tfjob_controller.jobs.naming import JOB_TYPE
-from tfjob_controller.jobs.scaling.progress import worker_id
+from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
 from tfjob_controller.jobs.state.observed import Reading, is_finished
 from tfjob_controller.jobs.state.pods import all_containers_ended, was_started
 from tfjob_controller.kube.cache.store import Store
@@ -139,14 +138,14 @@ class ProgressReader:
     def _workers_of(self, job: TFJob) -> Iterator[Pod]:
         key = runtime_key(job.metadata.namespace, job.spec.runtime_id)
         for pod in self._pods.by_index(BY_RUNTIME, key):
-            if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod):
+            if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod, CONTAINER_NAME):
                 yield pod
 
     def _known_of(self, job: TFJob, pod: Pod) -> _Known:
         now = self._clock.monotonic()
         known = self._known.get(pod.metadata.uid)
         if known is None:
-            known = _Known(job.metadata.uid, Reading(worker_id(pod)), now)
+            known = _Known(job.metadata.uid, Reading(replica_id_of(pod.metadata.labels)), now)
             with self._lock:
                 self._known[pod.metadata.uid] = known
         known.seen_at = now

@@ -27,8 +27,8 @@ import msgspec
 
 from tfjob_controller.api.common.cluster import ALWAYS
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
+from tfjob_controller.api.common.policies import BY_RESTART, NEVER, ON_FAILURE
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
-from tfjob_controller.api.tfjob.types import BY_RESTART, NEVER, ON_FAILURE, WORKER
 from tfjob_controller.jobs.gang.assignment import MemberAssignment, apply_assignment, apply_to_set, set_labels
 from tfjob_controller.jobs.gang.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.jobs.naming import (
@@ -279,7 +279,7 @@ def _steps(plan: Plan, replica: Replica) -> list[Any]:
     if plan.progress.shares is None:
         return []
     values = {TOTAL_STEPS: plan.progress.shares.total}
-    if replica.role.replica_type == WORKER:
+    if replica.role.name == plan.scaling.role:
         values[STEPS] = plan.progress.shares.by_index.get(replica.index, 0)
     return [{"name": name, "value": str(value)} for name, value in values.items()]
 

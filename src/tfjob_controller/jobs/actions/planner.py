@@ -24,8 +24,8 @@ from tfjob_controller.api.common.core import (
     BatchJob,
     PodGroup,
 )
+from tfjob_controller.api.common.policies import CLEAN_NONE
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
-from tfjob_controller.api.tfjob.types import CLEAN_NONE
 from tfjob_controller.jobs.actions.creates import creates, index_count
 from tfjob_controller.jobs.actions.model import (
     NO_ACTIONS,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.policies import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.api.common.schema import INT32_MAX
-from tfjob_controller.api.tfjob.types import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.jobs.gang.admission import must_suspend_gang
 from tfjob_controller.jobs.gang.podgroup import has_pod_group
 from tfjob_controller.jobs.plan.model import Plan

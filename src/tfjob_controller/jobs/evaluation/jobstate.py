@@ -16,8 +16,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.gang.admission import GangAdmission, gang_admission, without_deleted
 from tfjob_controller.jobs.gang.waiting import GangWait, gang_wait, pod_group_wait

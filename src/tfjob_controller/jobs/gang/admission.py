@@ -31,6 +31,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.policies import BY_RESTART, IN_PLACE
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
@@ -49,7 +50,6 @@ from tfjob_controller.api.gang import (
     placed_nodes,
 )
 from tfjob_controller.api.provisioningrequest import CLASS_ANNOTATION, CONSUME_ANNOTATION
-from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE
 from tfjob_controller.jobs.gang.assignment import NODE_LABEL, MemberAssignment, node_value, wanted_role_members
 from tfjob_controller.jobs.naming import replica_id
 from tfjob_controller.jobs.plan.gangterms import GangTerms

@@ -17,16 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from tfjob_controller.api.tfjob.progress import ProgressPattern
-from tfjob_controller.api.tfjob.types import BY_RESTART, CONTAINER_NAME, WORKER
+from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.jobs.frameworks.environment import tf_config_environment
 from tfjob_controller.jobs.plan.gangterms import OFF, GangTerms, PodGroupTerms
 from tfjob_controller.kube.meta import OwnerReference
-
-# The role of workers, which is also the name of their members in a gang.
-WORKER_ROLE = WORKER.lower()
 
 
 class UnplannableError(Exception):
@@ -56,8 +52,8 @@ class Role:
     replicas: int
     port: int
     template: Mapping[str, Any]
+    container: str
     serves: bool = False
-    container: str = CONTAINER_NAME
     port_name: str = "tf-port"
     # Training cannot continue without a replica: a retryable failure of one restarts all.
     restarts_together: bool = False
@@ -245,12 +241,19 @@ class StepShares:
     by_index: Mapping[int, int]
 
 
+class StepPattern(Protocol):
+    """Finds the number of steps in a text."""
+
+    def last_match(self, text: str) -> str | None:
+        """Returns the match of the last line that matches."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepCounting:
     """How the steps that workers complete are counted: see `scaling.progress`."""
 
-    # Finds the number of steps in a line of a worker's log. None: an annotation of its pod has the number.
-    pattern: ProgressPattern | None = None
+    # For the log of a worker. None: an annotation of its pod has the number.
+    pattern: StepPattern | None = None
     total: int | None = None
     # For a job with a total.
     shares: StepShares | None = None
@@ -281,6 +284,11 @@ class Plan:
     @property
     def has_restart_attempts(self) -> bool:
         return self.replicas.restarts_together or self.scaling.resize == BY_RESTART
+
+    @property
+    def scaled_role(self) -> Role | None:
+        """The role whose number of replicas changes."""
+        return next((role for role in self.replicas.roles if role.name == self.scaling.role), None)
 
 
 def environment_of(replicas: Iterable[Replica]) -> Callable[[Replica], Mapping[str, str]]:

@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from tfjob_controller.api.common.core import BatchJob
+from tfjob_controller.api.common.policies import BY_RESTART, IN_PLACE
 from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
-from tfjob_controller.api.tfjob.types import BY_RESTART, IN_PLACE, WORKER
 from tfjob_controller.jobs.gang.admission import is_placed, is_run_as_gang
 from tfjob_controller.jobs.gang.assignment import wanted_role_members
 from tfjob_controller.jobs.gang.podgroup import plan_for_pod_group
-from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, Replica
+from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.scaling.progress import with_shares
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.restarts import set_restarts
@@ -42,7 +42,7 @@ def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -
         return _of_attempt(plan, attempt)
     if plan.scaling.resize != IN_PLACE:
         return plan
-    workers = [candidate for candidate in plan.replicas.candidates if candidate.role.replica_type == WORKER]
+    workers = [candidate for candidate in plan.replicas.candidates if candidate.role.name == plan.scaling.role]
     wanted = workers[0].role.replicas if workers else 0
     chosen = _chosen(plan, observed, workers, wanted, frozenset(status.succeeded_indexes))
     if chosen == set(range(wanted)):
@@ -61,7 +61,7 @@ def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
     some = tuple(
         candidate
         for candidate in plan.replicas.candidates
-        if candidate.role.replica_type != WORKER or candidate.index in indexes
+        if candidate.role.name != plan.scaling.role or candidate.index in indexes
     )
     present = dataclasses.replace(plan.replicas, all=some, by_name={each.name: each for each in some})
     return dataclasses.replace(plan, replicas=present)
@@ -76,11 +76,11 @@ def _chosen(
     if plan.scheduling.gang is None or not is_run_as_gang(plan, observed):
         return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)
     gang = observed.gang if observed.gang is not None and is_placed(observed.gang) else None
-    return _chosen_of_gang(gang, jobs, done, by_index, wanted)
+    return _chosen_of_gang(plan.scaling.role, gang, jobs, done, by_index, wanted)
 
 
 def _chosen_of_gang(
-    gang: Gang | None, jobs: dict[int, BatchJob], done: set[int], by_index: dict[int, Replica], wanted: int
+    role: str, gang: Gang | None, jobs: dict[int, BatchJob], done: set[int], by_index: dict[int, Replica], wanted: int
 ) -> set[int]:
     """Returns the indexes of a gang's workers. Those that have succeeded need no member, unless their Job has one."""
     attempt = str(gang.status.attempt) if gang is not None else ""
@@ -91,7 +91,7 @@ def _chosen_of_gang(
     }
     over = sorted(done - held.keys())
     member_count = max(wanted - len(over), min(wanted, 1))
-    wanted_now = frozenset(wanted_role_members(gang, WORKER_ROLE, member_count))
+    wanted_now = frozenset(wanted_role_members(gang, role, member_count))
     staying = [index for index, member in sorted(held.items()) if member in wanted_now][:member_count]
     # A Job whose member is not wanted is deleted, so its index is taken last.
     free = sorted(by_index.keys() - set(over), key=lambda index: (index in held, index))

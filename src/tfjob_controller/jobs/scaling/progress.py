@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.policies import BY_RESTART
+from tfjob_controller.api.common.schema import SAFE_INTEGER_MAX
 from tfjob_controller.api.common.status import Progress, TrainingStatus
-from tfjob_controller.api.tfjob.progress import ProgressPattern, parse_steps
-from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
-from tfjob_controller.jobs.naming import JOB_TYPE, TASK_INDEX
-from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, StepShares
+from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
+from tfjob_controller.jobs.plan.model import Plan, StepPattern, StepShares
 from tfjob_controller.jobs.state.observed import ObservedState, Reading
 from tfjob_controller.jobs.state.pods import all_containers_ended, training_container, was_started
 from tfjob_controller.jobs.state.restarts import fold_counts
@@ -49,7 +50,7 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
             ignored = ignored or problem
         elif steps is not None and steps > counts.get(report.uid, -1):
             counts[report.uid] = steps
-    counts = fold_counts(counts, _present(observed))
+    counts = fold_counts(counts, _present(plan, observed))
     return Progress(done=sum(counts.values()), total=plan.progress.total or 0, counts=counts, ignored=ignored)
 
 
@@ -63,7 +64,7 @@ def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> 
     workers = sorted(
         replica.index
         for replica in plan.replicas.all
-        if replica.role.replica_type == WORKER
+        if replica.role.name == plan.scaling.role
         and replica.id not in status.succeeded_indexes
         and (replica.index < members or not members)
     )
@@ -74,16 +75,18 @@ def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> 
 
 def is_unread(plan: Plan, observed: ObservedState) -> bool:
     """Reports whether a worker has ended whose log is not read to its end. False if logs are not read at all."""
-    if plan.progress.pattern is None or observed.readings is None:
+    role, readings = plan.scaled_role, observed.readings
+    if plan.progress.pattern is None or role is None or readings is None:
         return False
-    readings = observed.readings
     return any(
-        was_started(pod) and all_containers_ended(pod) and not readings.get(pod.metadata.uid, Reading()).is_last
-        for pod in workers_of(observed)
+        was_started(pod, role.container)
+        and all_containers_ended(pod)
+        and not readings.get(pod.metadata.uid, Reading()).is_last
+        for pod in _workers_of(plan, observed)
     )
 
 
-def has_last_words(observed: ObservedState, old: Progress | None, new: Progress | None) -> bool:
+def has_last_words(plan: Plan, observed: ObservedState, old: Progress | None, new: Progress | None) -> bool:
     """Reports whether there is a new number of a pod that may be deleted at any moment."""
     if new is None or new == old:
         return False
@@ -91,42 +94,44 @@ def has_last_words(observed: ObservedState, old: Progress | None, new: Progress 
     changed = {uid for uid, steps in new.counts.items() if steps != before.get(uid)}
     staying = {
         pod.metadata.uid
-        for pod in workers_of(observed)
+        for pod in _workers_of(plan, observed)
         if pod.metadata.deletion_timestamp is None and not all_containers_ended(pod)
     }
     return not changed <= staying
 
 
-def workers_of(observed: ObservedState) -> Iterator[Pod]:
+def _workers_of(plan: Plan, observed: ObservedState) -> Iterator[Pod]:
     """The pods of workers, including those of workers that were scaled down."""
-    for pods in observed.pods.values():
-        for pod in pods:
-            if pod.metadata.labels.get(JOB_TYPE) == WORKER:
-                yield pod
-
-
-def worker_id(pod: Pod) -> str:
-    return f"{WORKER_ROLE}-{pod.metadata.labels.get(TASK_INDEX, '')}"
+    role, pods = plan.scaled_role, chain.from_iterable(observed.pods.values())
+    return (pod for pod in pods if role is not None and pod.metadata.labels.get(JOB_TYPE) == role.replica_type)
 
 
 def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
-    for pod in workers_of(observed):
-        uid, name = pod.metadata.uid, worker_id(pod)
+    for pod in _workers_of(plan, observed):
+        uid, name = pod.metadata.uid, replica_id_of(pod.metadata.labels)
         if plan.progress.pattern is None:
             if pod.metadata.annotations.steps:
                 yield Report(uid, name, pod.metadata.annotations.steps)
-        elif (reported := _last_words(plan.progress.pattern, pod)) is not None:
+        elif (reported := _last_words(plan, plan.progress.pattern, pod)) is not None:
             yield Report(uid, name, reported)
     for uid, reading in (observed.readings or {}).items():
         if plan.progress.pattern is not None and reading.text:
             yield Report(uid, reading.replica, reading.text)
 
 
-def _last_words(pattern: ProgressPattern, pod: Pod) -> str | None:
+def _last_words(plan: Plan, pattern: StepPattern, pod: Pod) -> str | None:
     """The match in the termination message, which is the end of the log if the container failed."""
-    container = training_container(pod)
+    container = training_container(pod, plan.replicas.chief.role.container)
     ended = (container.state.terminated or container.last_state.terminated) if container is not None else None
     return pattern.last_match(ended.message) if ended is not None and ended.message else None
+
+
+def parse_steps(text: str) -> int | None:
+    """The number of steps; None if the text is no valid number."""
+    number = text.strip()
+    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(SAFE_INTEGER_MAX)):
+        return None
+    return int(number) if int(number) <= SAFE_INTEGER_MAX else None
 
 
 def _problem(report: Report, steps: int | None, before: int) -> str:
@@ -137,6 +142,6 @@ def _problem(report: Report, steps: int | None, before: int) -> str:
     return ""
 
 
-def _present(observed: ObservedState) -> set[str]:
+def _present(plan: Plan, observed: ObservedState) -> set[str]:
     """The pods that may report again."""
-    return {pod.metadata.uid for pod in workers_of(observed)}.union(observed.readings or ())
+    return {pod.metadata.uid for pod in _workers_of(plan, observed)}.union(observed.readings or ())

@@ -30,8 +30,8 @@ from itertools import chain
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.common.status import ScalingStatus
-from tfjob_controller.api.tfjob.types import BY_RESTART, WORKER
 from tfjob_controller.jobs.naming import RESTART_ATTEMPT
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
@@ -144,7 +144,7 @@ def attempt_members(plan: Plan, states: Sequence[ReplicaState], assigned: Collec
     `assigned` has the names of replicas with an assignment; None if replicas need none. A worker that was listed in
     this attempt stays listed, so that no worker is restarted because a node was lost.
     """
-    workers = [state for state in states if state.replica.role.replica_type == WORKER]
+    workers = [state for state in states if state.replica.role.name == plan.scaling.role]
     if assigned is None:
         return len(workers)
     known = [state for state in workers if state.replica.name in assigned or _was_known(plan, state)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tfjob_controller.api.common.core import JOBS, Condition, ContainerStatus, Pod, Terminated
-from tfjob_controller.api.tfjob.types import CONTAINER_NAME, ON_FAILURE
+from tfjob_controller.api.common.policies import ON_FAILURE
 from tfjob_controller.jobs.naming import POD_JOB_NAME
 from tfjob_controller.jobs.state.terminations import start_failure
 from tfjob_controller.kube.meta import controller_of
@@ -56,7 +56,7 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in (SUCCEEDED, FAILED)
 
 
-def training_container(pod: Pod, name: str = CONTAINER_NAME) -> ContainerStatus | None:
+def training_container(pod: Pod, name: str) -> ContainerStatus | None:
     """Returns the status of the container whose exit code counts."""
     for status in pod.status.container_statuses:
         if status.name == name:
@@ -249,7 +249,7 @@ def _true_condition(pod: Pod, condition_type: str) -> Condition | None:
     return None
 
 
-def was_started(pod: Pod, name: str = CONTAINER_NAME) -> bool:
+def was_started(pod: Pod, name: str) -> bool:
     """Reports whether the training container has ever run, so that it has a log."""
     container = training_container(pod, name)
     return container is not None and _has_run(container)

@@ -31,7 +31,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
-from tfjob_controller.api.tfjob.types import NEVER, ON_FAILURE
+from tfjob_controller.api.common.policies import NEVER, ON_FAILURE
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
 from tfjob_controller.jobs.state.observed import ObservedState

@@ -143,5 +143,5 @@ def _natural(replica_id: str) -> tuple[str, int, str]:
 
 
 def _worker_selector(plan: Plan) -> str:
-    types = (role.replica_type for role in plan.replicas.roles if role.name == plan.scaling.role)
-    return next((selector_string(replica_type_labels(plan.identity.labels, each)) for each in types), "")
+    role = plan.scaled_role
+    return selector_string(replica_type_labels(plan.identity.labels, role.replica_type)) if role is not None else ""

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.common.status import ScalingStatus
 from tfjob_controller.api.gang import BOUND, Gang
-from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import Conditions
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.plan.gangterms import OFF, ON
-from tfjob_controller.jobs.plan.model import WORKER_ROLE, Plan, Role
+from tfjob_controller.jobs.plan.model import Role
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import next_attempt
 from tfjob_controller.jobs.state.pods import is_finished
@@ -54,9 +54,10 @@ class ScalingDecision:
 
 def decide_scaling(job_state: JobState, next_conditions: Conditions) -> ScalingDecision:
     """Returns the decision for a job that has not ended, and sets the condition Resizing."""
-    wanted = _workers_of(job_state.plan)
-    if wanted is None:
+    role = job_state.plan.scaled_role
+    if role is None:
         return ScalingDecision(None)
+    wanted = role.replicas
     old = job_state.status.scaling
     changed = old is not None and old.workers != wanted
     events = tuple(_events(job_state, old, wanted)) if old is not None and changed else ()
@@ -76,9 +77,7 @@ def decide_scaling(job_state: JobState, next_conditions: Conditions) -> ScalingD
     )
 
 
-def resize_message(
-    before: int, after: int, reason: str, by: str = "spec.workerReplicas", role: str = WORKER_ROLE
-) -> str:
+def resize_message(before: int, after: int, reason: str, by: str, role: str) -> str:
     """Returns a message for a resize. `reason` is the autoscaler's, or empty if another writer changed the number."""
     if not reason:
         return f"scaled {before} → {after} {role}s by {by}"
@@ -88,10 +87,6 @@ def resize_message(
 def _resize_message(job_state: JobState, before: int, after: int, reason: str) -> str:
     policy = job_state.plan.scaling
     return resize_message(before, after, reason, policy.workers_field, policy.role)
-
-
-def _workers_of(plan: Plan) -> int | None:
-    return next((role.replicas for role in plan.replicas.roles if role.name == plan.scaling.role), None)
 
 
 def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:

@@ -14,8 +14,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.common.status import TrainingStatus
-from tfjob_controller.api.tfjob.types import BY_RESTART
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import Conditions
 from tfjob_controller.jobs.evaluation.cleanup import (
@@ -288,7 +288,7 @@ def _result_of(
         0.0 if would_lose_success or _has_actions_after_write(job_state, status) else _wake_after(job_state, status),
         suspend_job=suspends,
         scale_to=resizing.scale_to,
-        is_urgent=has_last_words(job_state.observed, old.progress, status.progress)
+        is_urgent=has_last_words(plan, job_state.observed, old.progress, status.progress)
         or would_lose_success
         # The deletion of suspended Jobs waits for it.
         or (had_all_jobs(plan, old) and not had_all_jobs(plan, status)),

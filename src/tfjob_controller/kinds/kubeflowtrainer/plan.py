@@ -24,11 +24,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from tfjob_controller.api.common.policies import CLEAN_RUNNING
 from tfjob_controller.api.kubeflowtrainer.patches import set_metadata
 from tfjob_controller.api.kubeflowtrainer.runtime import COMPLETE, LAUNCHER, NODE
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD
-from tfjob_controller.api.tfjob.types import CLEAN_RUNNING
 from tfjob_controller.jobs.frameworks.base import Setting
 from tfjob_controller.jobs.frameworks.torchtune import RENDEZVOUS_VARIABLES
 from tfjob_controller.jobs.naming import INDEX_REFERENCE, TRAIN_JOB_NAME, gang_name, job_labels

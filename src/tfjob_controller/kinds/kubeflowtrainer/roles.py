@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfjob_controller.api.common.podtemplates import apply_accelerators
+from tfjob_controller.api.common.policies import ON_FAILURE, restart_policy_of
 from tfjob_controller.api.kubeflowtrainer.patches import pod_patches, set_metadata
 from tfjob_controller.api.kubeflowtrainer.runtime import (
     CONTAINERS,
@@ -17,8 +18,6 @@ from tfjob_controller.api.kubeflowtrainer.runtime import (
     ReplicatedJob,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import ancestor_of
-from tfjob_controller.api.tfjob.defaults import restart_policy_of
-from tfjob_controller.api.tfjob.types import ON_FAILURE
 from tfjob_controller.jobs.frameworks import mpi
 from tfjob_controller.jobs.frameworks.base import DEFAULT_PORT, Setting
 from tfjob_controller.jobs.frameworks.environment import JAX, TORCH, XGBOOST

@@ -14,6 +14,7 @@ from typing import Any
 
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.common.podtemplates import apply_accelerators
+from tfjob_controller.api.common.policies import IN_PLACE, NEVER, ON_FAILURE, restart_policy_of
 from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.defaults import (
@@ -26,16 +27,12 @@ from tfjob_controller.api.tfjob.defaults import (
     port_of,
     replicas_of,
     resize_of,
-    restart_policy_of,
     total_steps_of,
 )
 from tfjob_controller.api.tfjob.progress import pattern_of
 from tfjob_controller.api.tfjob.types import (
     CONTAINER_NAME,
     FAIL_ON_ANY,
-    IN_PLACE,
-    NEVER,
-    ON_FAILURE,
     PS,
     TFJOBS,
     WORKER,
@@ -55,7 +52,6 @@ from tfjob_controller.jobs.plan.gangterms import (
     terms_of,
 )
 from tfjob_controller.jobs.plan.model import (
-    WORKER_ROLE,
     JobIdentity,
     Plan,
     PlannedReplicas,
@@ -77,6 +73,9 @@ from tfjob_controller.jobs.podtemplate.checkpoint import (
 from tfjob_controller.jobs.podtemplate.merge import name_problems, spec_of, with_spec
 from tfjob_controller.kinds.recipe import chief_first, owner_of
 from tfjob_controller.kinds.tfjob.parameterserver import SCRIPT, SCRIPT_NAME, default_server_template
+
+# The role of workers, which is also the name of their members in a gang.
+WORKER_ROLE = WORKER.lower()
 
 
 def build_plan(
@@ -202,6 +201,7 @@ def _role(spec: TFJobSpec, entry: ReplicaSpec, config: ControllerConfig) -> Role
         replicas=replicas_of(spec, entry.tf_replica_type),
         port=port_of(entry),
         template=_complete(template, config),
+        container=CONTAINER_NAME,
         serves=entry.tf_replica_type == PS,
         chief_template=chief_template,
     )

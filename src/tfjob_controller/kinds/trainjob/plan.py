@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfjob_controller.api.common.podtemplates import apply_accelerators
-from tfjob_controller.api.tfjob.defaults import restart_policy_of
-from tfjob_controller.api.tfjob.types import CLEAN_RUNNING, ON_FAILURE
+from tfjob_controller.api.common.policies import CLEAN_RUNNING, ON_FAILURE, restart_policy_of
 from tfjob_controller.api.trainjob.defaults import bounds_of, gang_enabled
 from tfjob_controller.api.trainjob.types import DATASET_INITIALIZER, MODEL_EXPORTER, MODEL_INITIALIZER, TRAINJOBS
 from tfjob_controller.jobs.frameworks.base import LAUNCHER, NODE, Framework, Setting

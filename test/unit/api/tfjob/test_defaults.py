@@ -64,20 +64,6 @@ def test_policies_have_defaults() -> None:
     assert (defaults.clean_pod_policy_of(given), defaults.failure_policy_of(given)) == ("None", "AnyReplica")
 
 
-@pytest.mark.parametrize(
-    ("template", "policy"),
-    [
-        (None, "OnFailure"),
-        ({}, "OnFailure"),
-        ({"spec": None}, "OnFailure"),
-        ({"spec": {"restartPolicy": "Never"}}, "Never"),
-    ],
-    ids=str,
-)
-def test_restart_policy_is_on_failure_where_none_is_given(template: Any, policy: str) -> None:
-    assert defaults.restart_policy_of(template) == policy
-
-
 def test_the_type_of_an_entry_is_master_where_none_is_given() -> None:
     entry = replica("MASTER")
     del entry["tfReplicaType"]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tfjob_controller.api.tfjob.progress import MAX_LINE, parse_pattern, parse_steps
+from tfjob_controller.api.tfjob.progress import MAX_LINE, parse_pattern
 
 
 @pytest.mark.parametrize(
@@ -42,20 +42,3 @@ def test_the_worst_pattern_on_the_worst_lines_takes_next_to_nothing(pattern: str
     begin = time.thread_time()
     assert known.last_match(("a" * 10_000 + "\n") * 1000) is None
     assert time.thread_time() - begin < 2.0
-
-
-@pytest.mark.parametrize(
-    ("text", "steps"),
-    [
-        ("12", 12),
-        (" 12\n", 12),
-        ("0", 0),
-        ("-1", None),
-        ("1.5", None),
-        ("٣", None),
-        (str(2**53 - 1), 2**53 - 1),
-        (str(2**53), None),
-    ],
-)
-def test_a_number_of_steps_is_a_plain_number(text: str, steps: int | None) -> None:
-    assert parse_steps(text) == steps

@@ -12,6 +12,7 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
+from tfjob_controller.jobs.scaling.progress import parse_steps
 from tfjob_controller.jobs.state.observed import Reading
 from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE
 from tfjob_controller.jobs.state.restarts import MAX_GONE
@@ -212,3 +213,20 @@ def test_nobody_waits_for_a_log_that_never_was() -> None:
     cluster.pod("worker-0", phase="Failed", reason="Evicted", container_statuses=())
     cluster.exits("master-0", 0)
     assert cluster.sync().status.state == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("12", 12),
+        (" 12\n", 12),
+        ("0", 0),
+        ("-1", None),
+        ("1.5", None),
+        ("٣", None),
+        (str(2**53 - 1), 2**53 - 1),
+        (str(2**53), None),
+    ],
+)
+def test_a_number_of_steps_is_a_plain_number(text: str, steps: int | None) -> None:
+    assert parse_steps(text) == steps
