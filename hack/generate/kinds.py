@@ -10,7 +10,6 @@ from generate.schema import Extras, keyed
 from generate.storagerules import ENV, OUTPUT_RULES, checked
 from generate.trainkinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAINJOB
 from tfjob_controller.api.common.policies import RESTART_POLICIES
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import (
     GANGS,
     MAX_EXPRESSIONS,
@@ -22,6 +21,7 @@ from tfjob_controller.api.gang import (
     GangSpec,
     GangStatus,
 )
+from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJobSpec
 from tfjob_controller.jobs.naming import MAX_LABEL
 
@@ -38,7 +38,7 @@ TFJOB = CustomKind(
     short_name="tfj",
     spec=TFJobSpec,
     asks="The desired state of the job.",
-    status=TrainingStatus,
+    status=TFJobStatus,
     says="The observed state of the job.",
     columns=(
         ("Phase", ".status.phase", "The phase of the job.", False, "string"),
@@ -76,7 +76,7 @@ TFJOB = CustomKind(
         },
         of_field={
             ("TFJobSpec", "replica_specs"): keyed("tfReplicaType"),
-            ("TrainingStatus", "conditions"): keyed("type"),
+            ("TFJobStatus", "conditions"): keyed("type"),
             ("ReplicaSpec", "template"): pod_template_schema({("PodSpec", "restartPolicy"): _RESTART_POLICY}),
             ("Checkpoint", "env"): ENV,
         },

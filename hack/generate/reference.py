@@ -14,13 +14,7 @@ from generate.conditions import TFJOB_CONDITIONS, TRAINJOB_CONDITIONS
 from generate.markdown import code, page, table
 from tfjob_controller.flags import Option
 from tfjob_controller.jobs import reasons
-from tfjob_controller.jobs.state.observed import (
-    PHASE_CLEAN_UP,
-    PHASE_CREATING,
-    PHASE_DONE,
-    PHASE_FAILED,
-    PHASE_RUNNING,
-)
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_CREATING, PHASE_DONE, PHASE_FAILED, PHASE_RUNNING
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS

@@ -36,9 +36,9 @@ from tfjob_controller.api.common.core import (
     Terminated,
     Waiting,
 )
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL, Gang
+from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
 from tfjob_controller.jobs.actions.model import Actions, Patch
 from tfjob_controller.jobs.actions.planner import plan_actions
@@ -47,11 +47,13 @@ from tfjob_controller.jobs.events import StatusEvent
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.state.indexedjobs import indexes
-from tfjob_controller.jobs.state.observed import ObservedState, Obstacle, Reading, TrainingJob
+from tfjob_controller.jobs.state.observed import ObservedState, Obstacle, Reading
 from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, job_outcome
 from tfjob_controller.jobs.status.update import StatusResult, next_status
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.tfjob.plan import build_plan
+from tfjob_controller.kinds.tfjob.status import from_wire, tfjob_work, to_wire
 from tfjob_controller.kube.meta import OwnerReference, Resource
 from tfjob_controller.util.timestamps import format_time
 
@@ -105,10 +107,12 @@ class _TFJobs:
         return build_plan(job, ControllerConfig(), restart_rules=restart_rules, gangs=gangs)
 
     def work(self, job: TFJob) -> TrainingJob:
-        return job
+        return tfjob_work(job)
 
     def written(self, job: TFJob, status: TrainingStatus) -> TFJob:
-        return replace(job, status=status)
+        wire = msgspec.json.decode(msgspec.json.encode(to_wire(status, job.status)), type=TFJobStatus)
+        assert from_wire(wire) == status
+        return replace(job, status=wire)
 
 
 @dataclass

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World
 from helpers.kubeflowmanifests import Manifest, kubeflow_runtime, kubeflow_trainjob
 from helpers.trainworld import CONFIG
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.kubeflowtrainer.runtime import KUBEFLOW_TRAINING_RUNTIMES, KubeflowRuntime
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
@@ -27,7 +26,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
-from tfjob_controller.jobs.state.observed import TrainingJob
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.kubeflowtrainer.kind import kubeflow_work
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe

@@ -16,7 +16,6 @@ from helpers.clusterinmemory import START, World
 from helpers.gangs import member_ids
 from helpers.trainmanifests import Manifest, trainjob
 from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Terminated
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import ADMITTED, GangStatus, NodePlacement
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec
@@ -28,7 +27,7 @@ from tfjob_controller.jobs.naming import RESTART_ATTEMPT
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER, SAVER
-from tfjob_controller.jobs.state.observed import TrainingJob
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.trainjob.plan import build_train_plan
 from tfjob_controller.kinds.trainjob.recipe import Recipe
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire, trainjob_work

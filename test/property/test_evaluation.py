@@ -18,9 +18,9 @@ from tfjob_controller.jobs.actions.model import NO_ACTIONS, Actions
 from tfjob_controller.jobs.actions.planner import plan_actions
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.gang.admission import is_misplaced
-from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP
 from tfjob_controller.jobs.state.replica_state import SUCCEEDED
 from tfjob_controller.jobs.status.update import StatusResult, next_status
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP
 
 
 def a_set_that_runs(*then: Callable[[World], None]) -> Life:

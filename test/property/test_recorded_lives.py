@@ -16,9 +16,9 @@ from helpers.examples import examples
 from helpers.recordedlives import Life, recorded_lives
 from helpers.replayedlives import Step, replayed
 from tfjob_controller.api.common.core import JOBS, BatchJob, Pod
-from tfjob_controller.jobs.state.observed import PHASE_CREATING, PHASE_RUNNING
 from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.jobs.state.replica_state import SUCCEEDED, is_lost, lost_before
+from tfjob_controller.jobs.trainingjob import PHASE_CREATING, PHASE_RUNNING
 
 # The controller takes a pod for lost, and believes the end of a Job, after 30 s (`LOST_AFTER_SECONDS`).
 LAGS = (0.0, 0.0, 0.3, 2.0, 20.0)

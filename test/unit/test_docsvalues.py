@@ -10,20 +10,20 @@ import yaml
 
 from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS
-from tfjob_controller.api.common.status import Progress, ScalingStatus
+from tfjob_controller.api.common.status import Progress
 from tfjob_controller.api.gang import TOO_MANY_MEMBERS
 from tfjob_controller.api.kubeflowtrainer.types import MAX_NODES as MAX_KUBEFLOW_NODES
 from tfjob_controller.api.kubeflowtrainer.validation import MAX_JOBS
+from tfjob_controller.api.tfjob.status import ScalingStatus
 from tfjob_controller.api.trainjob import types
 from tfjob_controller.api.trainjob.validation import IMAGE_MISSING, STARTED_FIXED
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.logs.follower import MAX_FOLLOWED
 from tfjob_controller.gangscheduler import bindrequests
 from tfjob_controller.gangscheduler.extender import verbs
-from tfjob_controller.jobs import conditions, naming, reasons
+from tfjob_controller.jobs import conditions, naming, reasons, trainingjob
 from tfjob_controller.jobs.frameworks.registry import BUILT_IN
 from tfjob_controller.jobs.plan.gangterms import OFF, ON, RECOMMEND
-from tfjob_controller.jobs.state import observed
 from tfjob_controller.jobs.state.replica_state import NO_POD_AFTER_SECONDS
 from tfjob_controller.jobs.state.restarts import BASE_SECONDS, CAP_SECONDS
 from tfjob_controller.jobs.status.resizing import resize_message
@@ -171,11 +171,11 @@ def test_the_documented_values_are_those_that_are_enforced() -> None:
             "## Status",
             "`state` of",
             [
-                observed.PHASE_CREATING,
-                observed.PHASE_RUNNING,
-                observed.PHASE_CLEAN_UP,
-                observed.PHASE_DONE,
-                observed.PHASE_FAILED,
+                trainingjob.PHASE_CREATING,
+                trainingjob.PHASE_RUNNING,
+                trainingjob.PHASE_CLEAN_UP,
+                trainingjob.PHASE_DONE,
+                trainingjob.PHASE_FAILED,
             ],
             id="phases",
         ),

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tfjob_controller.api.common.status import JobCondition, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.jobs.conditions import FALSE, SCHEDULED
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube import nesting
@@ -65,6 +66,11 @@ def kind_of(job: AnyJob) -> ClientKind:
 def status_of(job: AnyJob) -> TrainingStatus:
     """The status on which decisions are made."""
     return kind_of(job).work_of(job).status
+
+
+def ready_by_role(status: TrainingStatus) -> dict[str, str]:
+    """Ready replicas, of those wanted: text such as `3/4`."""
+    return {role.role: f"{role.ready}/{role.replicas}" for role in status.roles}
 
 
 def kinds_named(word: str | None) -> tuple[ClientKind, ...]:

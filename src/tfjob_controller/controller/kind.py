@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.jobs.plan.model import Plan
-from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob
+from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.workqueue.queue import RateLimitingQueue

@@ -70,7 +70,7 @@ from tfjob_controller.jobs.evaluation.jobstate import JobState, evaluate
 from tfjob_controller.jobs.evaluation.silence import explained, unexplained
 from tfjob_controller.jobs.naming import CHILD_SELECTOR, POD_JOB_NAME, RUNTIME_ID
 from tfjob_controller.jobs.plan.model import Plan, UnplannableError
-from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob, is_finished
+from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.status.update import (
     StatusResult,
     finished_status,
@@ -78,6 +78,7 @@ from tfjob_controller.jobs.status.update import (
     next_status,
     waiting_status,
 )
+from tfjob_controller.jobs.trainingjob import TrainingJob, is_finished
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError

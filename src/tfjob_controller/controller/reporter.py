@@ -17,17 +17,16 @@ from datetime import datetime
 from typing import Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.actions.model import Create, Delete
 from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
-from tfjob_controller.jobs.state import observed
-from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob
 from tfjob_controller.jobs.status.update import StatusResult, is_minor
+from tfjob_controller.jobs.trainingjob import PHASE_RUNNING, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.util.timestamps import parse_time
@@ -132,7 +131,7 @@ class StatusDebounce:
             self._status = None
         if self._status is None:
             return work
-        return PlainTrainingJob(work.metadata, self._status, work.ttl_seconds_after_finished)
+        return replace(work, status=self._status)
 
     def remaining_seconds(self, work: TrainingJob, result: StatusResult, now: float) -> float:
         """How long the write may still be delayed: 0 for a significant change. `now` is monotonic."""
@@ -185,13 +184,13 @@ def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus,
         observer.job_restarted(new.restarts - old.restarts)
     if _is_preempted(new) and not _is_preempted(old):
         observer.job_preempted()
-    if old.scaling is not None and new.scaling is not None and new.scaling.workers != old.scaling.workers:
-        direction = "down" if new.scaling.workers < old.scaling.workers else "up"
+    if old.scaling is not None and new.scaling is not None and new.scaling.replicas != old.scaling.replicas:
+        direction = "down" if new.scaling.replicas < old.scaling.replicas else "up"
         observer.job_resized(direction, "autoscaler" if new.scaling.reason else "spec")
     _observe_checkpoints(observer, old.checkpoint or CheckpointStatus(), new.checkpoint or CheckpointStatus())
-    if new.phase == observed.PHASE_RUNNING and not _has_run(old):
+    if new.phase == PHASE_RUNNING and not _has_run(old):
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
-    if observed.is_finished(new) and not observed.is_finished(old):
+    if is_finished(new) and not is_finished(old):
         ended = parse_time(new.completion_time) if new.completion_time else now
         observer.job_finished(new.state, _seconds_between(new.start_time, ended))
 

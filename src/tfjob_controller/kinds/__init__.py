@@ -1,7 +1,7 @@
 """The kinds of jobs: for each a folder with all in which it differs, and one line in `registry`.
 
 A folder has the plan of a job (`plan`), its pods (`podtemplate`), its status on the wire (`status`), and its informers
-and adapter (`kind`), as far as they differ. Start reading with `registry.py`, then
+and adapter (`kind`). Start reading with `registry.py`, then
 `kindcontroller.py`, which is what the program runs for each. What clients know of a kind is its `clientkind`;
 `names` lists these kinds.
 """

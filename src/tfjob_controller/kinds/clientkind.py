@@ -14,7 +14,7 @@ from tfjob_controller.kube.meta import Resource
 
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
-    from tfjob_controller.jobs.state.observed import TrainingJob
+    from tfjob_controller.jobs.trainingjob import TrainingJob
     from tfjob_controller.kube.requester import Requester
 
 

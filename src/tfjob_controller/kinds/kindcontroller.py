@@ -23,8 +23,8 @@ from tfjob_controller.controller.workers import Workers
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.jobs.plan.gangterms import GangPolicy
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
-from tfjob_controller.jobs.state.observed import TrainingJob
 from tfjob_controller.jobs.status.checkpoints import unsaved_since
+from tfjob_controller.jobs.trainingjob import TrainingJob
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.http.responsestream import Connector

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tfjob_controller.api.trainjob.types import MAX_METRICS
-from tfjob_controller.jobs.state.observed import TrainingJob
+from tfjob_controller.jobs.trainingjob import TrainingJob
 from tfjob_controller.util.fairness import in_turns
 
 # The buckets range from a job that starts at once to one that waits for its nodes for a day.
@@ -127,7 +127,11 @@ class JobMetrics:
 class JobCollector:
     """`<prefix>_jobs`, `<prefix>_replicas` and `<prefix>_restarts_max`, counted in the cache at each scrape."""
 
-    def __init__(self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
+    def __init__(
+        self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]], type_of: Callable[[str], str] = str
+    ) -> None:
+        """`type_of` returns the type of a role's replicas as the API of these jobs names it."""
+        self._type_of = type_of
         self._prefix = prefix
         self._jobs = jobs
 
@@ -139,9 +143,10 @@ class JobCollector:
         by_phase = Tally((job.metadata.namespace, job.status.phase, job.status.state) for job in jobs)
         replicas: Tally[tuple[str, str, str]] = Tally()
         for job in jobs:
-            for role_status in job.status.replica_statuses:
+            for role_status in job.status.roles:
+                type_ = self._type_of(role_status.role)
                 for state, count in role_status.states.items():
-                    replicas[job.metadata.namespace, role_status.role, state] += count
+                    replicas[job.metadata.namespace, type_, state] += count
         return _filled(self._families(), (by_phase, replicas, _most_restarts(jobs)))
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:
@@ -215,8 +220,8 @@ def _workers(jobs: Iterable[TrainingJob]) -> tuple[Tally[tuple[str]], Tally[tupl
     desired: Tally[tuple[str]] = Tally()
     for job in jobs:
         if job.status.scaling is not None and job.status.completion_time is None:
-            desired[(job.metadata.namespace,)] += job.status.scaling.workers
-            actual[(job.metadata.namespace,)] += job.status.workers
+            desired[(job.metadata.namespace,)] += job.status.scaling.replicas
+            actual[(job.metadata.namespace,)] += job.status.scaled_replicas
     return actual, desired
 
 

@@ -22,7 +22,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from tfjob_controller.jobs.state.observed import TrainingJob
+from tfjob_controller.jobs.trainingjob import TrainingJob
 from tfjob_controller.kube.cache.informer import InformerStatistics
 from tfjob_controller.kube.workqueue import metrics
 from tfjob_controller.telemetry.jobmetrics import (
@@ -73,7 +73,7 @@ class Metrics:
         """Show the jobs of all series by phase and state, their replicas and their workers."""
         for series in self.jobs:
             jobs = partial(jobs_of, series)
-            self.registry.register(JobCollector(series.prefix, jobs))
+            self.registry.register(JobCollector(series.prefix, jobs, series.replica_type))
             if series.counts_workers:
                 self.registry.register(WorkerCollector(series.prefix, jobs))
 

@@ -12,7 +12,7 @@ from helpers.goodtrainmanifests import GOOD_TRAINJOBS
 from helpers.manifests import master, tfjob, workers
 from helpers.trainmanifests import role_template, runtime, trainjob
 from tfjob_controller.api.common.sizes import MAX_SPEC_BYTES, MAX_SPEC_VALUES, MAX_STATUS_VALUES
-from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from tfjob_controller.api.trainjob.types import FRAMEWORK_ANNOTATION, TRAINJOBS
@@ -62,7 +62,7 @@ def test_a_field_of_the_wrong_type_makes_a_job_that_says_so(spec: Any, invalid: 
 )
 def test_a_status_that_does_not_fit_is_as_good_as_none(status: Any) -> None:
     job = TFJOBS.decode(encoded(tfjob(master(), workers(2))["spec"], status))
-    assert job.status == TrainingStatus()
+    assert job.status == TFJobStatus()
     assert (job.invalid, len(job.spec.replica_specs)) == ("", 2)
 
 
@@ -213,7 +213,7 @@ def test_a_status_of_any_content_takes_at_most_four_megabytes(status: Any) -> No
 def test_a_status_with_too_many_values_is_as_good_as_none() -> None:
     spec = {"replicaSpecs": [{"template": {}}]}
     many = {"phase": "Done", "restartCounts": {f"{number:036x}": 1 for number in range(MAX_STATUS_VALUES + 2)}}
-    assert TFJOBS.decode(encoded(spec, many)).status == TrainingStatus()
+    assert TFJOBS.decode(encoded(spec, many)).status == TFJobStatus()
     assert TRAINJOBS.decode(encoded_train({"trainer": {}}, many)).status.phase == ""
 
 

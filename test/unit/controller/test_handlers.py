@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
 from tfjob_controller.api.common.core import BatchJob, JobStatus, Pod, PodAnnotations, PodMeta, PodStatus, Service
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang, GangStatus
+from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, TFJobSpec
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
@@ -36,7 +36,7 @@ from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 OWNER = OwnerReference("kubeflow.org/v1alpha1", "TFJob", "train", "u1", controller=True)
 META = ObjectMeta(name="train-worker-ab12-0", namespace="team", uid="u2", owner_references=(OWNER,))
 TRAIN = TFJob(
-    ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"), TrainingStatus("Running")
+    ObjectMeta(name="train", namespace="team", uid="u1"), TFJobSpec(runtime_id="ab12"), TFJobStatus("Running")
 )
 
 Queue = RateLimitingQueue[str]
@@ -74,7 +74,7 @@ def is_new(job: TFJob) -> bool:
 def test_a_job_that_nobody_has_seen_is_as_urgent_as_a_live_one(queue: Queue) -> None:
     handler: JobHandler[TFJob] = JobHandler(queue, is_new)
     for name, phase in (("old", "Running"), ("unseen", "")):
-        job = TFJob(ObjectMeta(name=name, namespace="team"), status=TrainingStatus(phase))
+        job = TFJob(ObjectMeta(name=name, namespace="team"), status=TFJobStatus(phase))
         handler.on_add(job, is_initial=True)
     assert [queue.get(), queue.get()] == ["team/unseen", "team/old"]
 
@@ -96,7 +96,7 @@ def test_a_live_job_overtakes_the_initial_list(queue: Queue) -> None:
 )
 def test_how_urgent_a_change_of_a_job_is(queue: Queue, phase: str, generation: int, expected: int) -> None:
     handler: JobHandler[TFJob] = JobHandler(queue, is_new)
-    job = TFJob(ObjectMeta(name="train", namespace="team", generation=1), status=TrainingStatus(phase))
+    job = TFJob(ObjectMeta(name="train", namespace="team", generation=1), status=TFJobStatus(phase))
     handler.on_update(job, replace(job, metadata=replace(job.metadata, generation=generation)))
     assert queue.priority_of(queue.get()) == expected
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, SERVICES, BatchJob
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS, Reporter, StatusDebounce
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.jobs.actions.model import Create, Delete
 from tfjob_controller.jobs.events import StatusEvent
-from tfjob_controller.jobs.state.observed import PlainTrainingJob
 from tfjob_controller.jobs.status.update import StatusResult
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.meta import ObjectMeta
 
@@ -91,9 +90,9 @@ def test_events_are_about_the_job_as_it_was_read() -> None:
 
 
 WRITTEN = TrainingStatus(phase="Running", state="Running")
-WORK = PlainTrainingJob(ObjectMeta(name="train"), WRITTEN, 60)
+WORK = TrainingJob(ObjectMeta(name="train"), WRITTEN, 60)
 # Who is ready is a figure, the phase is not.
-FIGURES = StatusResult(replace(WRITTEN, workers=2))
+FIGURES = StatusResult(replace(WRITTEN, scaled_replicas=2))
 SUBSTANCE = StatusResult(replace(WRITTEN, phase="CleanUp"))
 
 
@@ -117,7 +116,7 @@ def test_a_delayed_status_counts_as_written_until_the_job_changes() -> None:
     debounce.remaining_seconds(WORK, FIGURES, 100.0)
     assert debounce.with_pending(WORK).status == FIGURES.status
     assert debounce.with_pending(WORK).ttl_seconds_after_finished == 60
-    changed = PlainTrainingJob(WORK.metadata, SUBSTANCE.status, None)
+    changed = TrainingJob(WORK.metadata, SUBSTANCE.status, None)
     assert debounce.with_pending(changed) is changed
     assert debounce.with_pending(WORK) is WORK
 

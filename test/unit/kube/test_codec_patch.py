@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.memoryapi import merged
-from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
+from tfjob_controller.api.tfjob.status import ReplicaStatus, TFJobStatus
 from tfjob_controller.kube.codec import merge_patch, status_patch
 
 # Null cannot be a value in a merge patch, and the API drops it anyway.
@@ -46,8 +46,8 @@ def test_patches(old: dict[str, Any], new: dict[str, Any], patch: dict[str, Any]
 
 def test_a_status_is_only_written_over_the_version_that_was_seen() -> None:
     replicas = (ReplicaStatus("WORKER", "Running", {"Running": 1}),)
-    old = TrainingStatus("Creating", "Unknown", "waiting", replica_statuses=replicas)
-    new = TrainingStatus("Running", "Running", "", replica_statuses=replicas)
+    old = TFJobStatus("Creating", "Unknown", "waiting", replica_statuses=replicas)
+    new = TFJobStatus("Running", "Running", "", replica_statuses=replicas)
     assert status_patch(old, new, "77") == {
         "metadata": {"resourceVersion": "77"},
         "status": {"phase": "Running", "state": "Running", "reason": None},

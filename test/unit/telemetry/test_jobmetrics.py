@@ -12,9 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
-from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import MAX_METRICS
+from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingJob, TrainingStatus
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry import jobmetrics
 from tfjob_controller.telemetry.jobmetrics import (
@@ -119,18 +118,18 @@ def test_a_namespace_with_thousands_of_jobs_takes_no_series_of_others() -> None:
 
 
 def test_a_status_of_thousands_of_types_and_states_has_a_bounded_number_of_series() -> None:
-    types = tuple(ReplicaStatus(f"type-{number}", "", {"Running": 1}) for number in range(10_000))
-    forged = job("hostile", TrainingStatus(phase="x", replica_statuses=types))
-    real = ReplicaStatus("WORKER", "Running", {"Running": 4})
-    good = job("team", TrainingStatus(phase="Running", replica_statuses=(real,)))
-    shown = registry(JobCollector("tfjob", lambda: [forged, good]))
+    types = tuple(RoleStatus(f"type-{number}", {"Running": 1}) for number in range(10_000))
+    forged = job("hostile", TrainingStatus(phase="x", roles=types))
+    real = RoleStatus("worker", {"Running": 4})
+    good = job("team", TrainingStatus(phase="Running", roles=(real,)))
+    shown = registry(JobCollector("tfjob", lambda: [forged, good], str.upper))
     assert len(generate_latest(shown).splitlines()) < 200
     labels = {"namespace": "team", "type": "WORKER", "state": "Running"}
     assert shown.get_sample_value("tfjob_replicas", labels) == 4
 
 
-def job(namespace: str, status: TrainingStatus) -> TFJob:
-    return TFJob(ObjectMeta(namespace=namespace, name="j"), status=status)
+def job(namespace: str, status: TrainingStatus) -> TrainingJob:
+    return TrainingJob(ObjectMeta(namespace=namespace, name="j"), status)
 
 
 @pytest.mark.parametrize("value", ["1\ntfjob_forged 1", "", "1_000", "\uff11", "Infinity"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import ReplicaStatus, ScalingStatus, TrainingStatus
-from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.jobs.trainingjob import RoleStatus, Scaling, TrainingJob, TrainingStatus
 from tfjob_controller.kube.cache.informer import HandlerStatistics, InformerStatistics
 from tfjob_controller.kube.cache.reflector import ReflectorStatistics
 from tfjob_controller.kube.meta import ObjectMeta
@@ -25,11 +24,9 @@ def value(metrics: Metrics, series: str, /, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(series, labels)
 
 
-def job(namespace: str, phase: str, state: str, **replicas: dict[str, int]) -> TFJob:
-    statuses = tuple(ReplicaStatus(kind, "", states) for kind, states in replicas.items())
-    return TFJob(
-        ObjectMeta(name="n", namespace=namespace), status=TrainingStatus(phase, state, replica_statuses=statuses)
-    )
+def job(namespace: str, phase: str, state: str, **replicas: dict[str, int]) -> TrainingJob:
+    statuses = tuple(RoleStatus(role, states) for role, states in replicas.items())
+    return TrainingJob(ObjectMeta(name="n", namespace=namespace), TrainingStatus(phase, state, roles=statuses))
 
 
 def test_requests_are_counted_by_code_method_and_host(metrics: Metrics) -> None:
@@ -70,8 +67,8 @@ def test_syncs_are_counted_by_result(metrics: Metrics, result: str, shown_as: st
 
 def test_jobs_and_replicas_are_counted_in_the_cache_at_the_scrape(metrics: Metrics) -> None:
     jobs = [
-        job("a", "Running", "Running", WORKER={"Running": 2, "Succeeded": 1}),
-        job("a", "Running", "Running", WORKER={"Running": 1}),
+        job("a", "Running", "Running", worker={"Running": 2, "Succeeded": 1}),
+        job("a", "Running", "Running", worker={"Running": 1}),
         job("b", "Done", "Succeeded"),
     ]
     metrics.collect_jobs(lambda series: jobs)
@@ -89,7 +86,7 @@ def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
         lambda series: [
             replace(
                 each,
-                status=replace(each.status, scaling=ScalingStatus(workers=4), workers=3, completion_time=completed),
+                status=replace(each.status, scaling=Scaling(replicas=4), scaled_replicas=3, completion_time=completed),
             )
             for each, completed in zip(jobs, times, strict=True)
         ]
@@ -152,9 +149,9 @@ def test_informers_and_threads_show_themselves(metrics: Metrics) -> None:
 
 
 def test_the_most_restarts_of_an_unfinished_job_are_shown_by_namespace(metrics: Metrics) -> None:
-    def restarted(namespace: str, restarts: int, completion_time: str | None = None) -> TFJob:
+    def restarted(namespace: str, restarts: int, completion_time: str | None = None) -> TrainingJob:
         status = TrainingStatus("Running", restarts=restarts, completion_time=completion_time)
-        return TFJob(ObjectMeta(name="n", namespace=namespace), status=status)
+        return TrainingJob(ObjectMeta(name="n", namespace=namespace), status)
 
     jobs = [restarted("a", 2), restarted("a", 5), restarted("a", 9, "2026-01-01T00:00:00Z"), restarted("b", 0)]
     metrics.collect_jobs(lambda series: jobs)

@@ -14,10 +14,10 @@ from tfjob_controller.api.common.core import STEPS_ANNOTATION
 from tfjob_controller.api.common.managedby import ManagedBy
 from tfjob_controller.api.common.policies import CLEAN_POD_POLICIES, RESIZES
 from tfjob_controller.api.common.schema import INT32_MAX, SAFE_INTEGER_MAX, describe
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.common.storage import Checkpoint
 from tfjob_controller.api.decode import decoder_of
 from tfjob_controller.api.gang import OnTimeout, Priority, TimeoutSeconds
+from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 MASTER = "MASTER"
@@ -313,14 +313,8 @@ class TFJob(_Value, frozen=True):
 
     metadata: ObjectMeta
     spec: Annotated[TFJobSpec, describe("The desired state of the job.")] = TFJobSpec()
-    status: Annotated[TrainingStatus, describe("The observed state of the job. The controller writes it.")] = (
-        TrainingStatus()
-    )
+    status: Annotated[TFJobStatus, describe("The observed state of the job. The controller writes it.")] = TFJobStatus()
     invalid: str = msgspec.field(name="_invalid", default="")
-
-    @property
-    def ttl_seconds_after_finished(self) -> int | None:
-        return self.spec.ttl_seconds_after_finished
 
 
 TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob", decoder_of(TFJob))

@@ -12,7 +12,7 @@ from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.client.diagnostics.diagnosis import job_hints
-from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
+from tfjob_controller.client.kinds import AnyJob, kind_of, ready_by_role, status_of
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.evaluation.silence import newest_warning
@@ -146,7 +146,7 @@ def describe(
         completed=status.completion_time or "",
         restarts=status.restarts,
         backoff_limit=kind.restart_limit_of(job),
-        ready=status.ready,
+        ready=ready_by_role(status),
         workers=kind.size_of(job),
         progress=kind.progress_of(job),
         progress_percentage=kind.percentage_of(job),

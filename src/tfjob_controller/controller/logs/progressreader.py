@@ -27,8 +27,9 @@ from tfjob_controller.api.tfjob.progress import pattern_of
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, WORKER, TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
 from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
-from tfjob_controller.jobs.state.observed import Reading, is_finished
+from tfjob_controller.jobs.state.observed import Reading
 from tfjob_controller.jobs.state.pods import all_containers_ended, was_started
+from tfjob_controller.jobs.trainingjob import END_PHASES
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import key_of
@@ -113,7 +114,7 @@ class ProgressReader:
         """Polls the workers that are due, of each namespace a bounded number; False if there is no worker to poll."""
         by_namespace: dict[str, list[tuple[_Known, TFJob, Pod]]] = defaultdict(list)
         for job in self._jobs.list():
-            if pattern_of(job.spec) is None or not job.spec.runtime_id or is_finished(job.status):
+            if pattern_of(job.spec) is None or not job.spec.runtime_id or job.status.phase in END_PHASES:
                 continue
             for pod in self._workers_of(job):
                 by_namespace[job.metadata.namespace].append((self._known_of(job, pod), job, pod))

@@ -68,7 +68,7 @@ from tfjob_controller.jobs.scaling.autoscaler import (
 )
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import is_replaced_job
-from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP, ObservedState, is_finished
+from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.replica_state import ReplicaState, job_outcome
 from tfjob_controller.jobs.state.replica_times import seconds_until_removal
 from tfjob_controller.jobs.state.restarts import (
@@ -77,6 +77,7 @@ from tfjob_controller.jobs.state.restarts import (
     surplus_failed_pods,
 )
 from tfjob_controller.jobs.state.successes import unrecorded_successes
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, is_finished
 from tfjob_controller.kube.meta import Object, Resource
 
 # Ends a Job that has run for a second. A suspended Job of an elastic role would keep the finalizer of a failed pod that
@@ -301,7 +302,7 @@ def _is_size_recorded(job_state: JobState) -> bool:
     """
     scaling = job_state.status.scaling
     elastic = [role for role in job_state.plan.replicas.roles if role.is_elastic]
-    return all(scaling is not None and scaling.workers == role.replicas for role in elastic)
+    return all(scaling is not None and scaling.replicas == role.replicas for role in elastic)
 
 
 def _gang_patches(job_state: JobState) -> Iterator[Patch]:

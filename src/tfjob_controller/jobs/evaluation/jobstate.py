@@ -17,7 +17,6 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.policies import BY_RESTART
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.gang.admission import GangAdmission, gang_admission, without_deleted
 from tfjob_controller.jobs.gang.waiting import GangWait, gang_wait, pod_group_wait
@@ -42,7 +41,7 @@ from tfjob_controller.jobs.state.completion import (
     unfinished_replicas,
 )
 from tfjob_controller.jobs.state.indexedjobs import by_replica
-from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob
+from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.replica_state import (
     FAILED,
     RUNNING,
@@ -60,6 +59,7 @@ from tfjob_controller.jobs.state.restarts import (
     replica_restarts,
     with_gone_pods_added,
 )
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +279,6 @@ def had_all_jobs(plan: Plan, status: TrainingStatus) -> bool:
     """Reports whether all replicas of this attempt had Jobs when the status was written. See `counts`."""
     if conditions.has_true(status.conditions, conditions.RESTARTING):
         return False
-    together = {role.replica_type for role in plan.replicas.roles if role.restarts_together}
-    recorded = [role_status.states for role_status in status.replica_statuses if role_status.role in together]
+    together = {role.name for role in plan.replicas.roles if role.restarts_together}
+    recorded = [role_status.states for role_status in status.roles if role_status.role in together]
     return bool(recorded) and all(UNKNOWN not in states for states in recorded)

@@ -18,7 +18,6 @@ from typing import Protocol
 
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.jobs.evaluation.jobstate import JobState
-from tfjob_controller.jobs.state.observed import PHASE_CLEAN_UP
 from tfjob_controller.jobs.state.podreasons import why_pending
 from tfjob_controller.jobs.state.pods import (
     PENDING,
@@ -28,6 +27,7 @@ from tfjob_controller.jobs.state.pods import (
     native_sidecars,
 )
 from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import seconds_until
 

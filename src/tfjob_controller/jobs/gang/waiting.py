@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tfjob_controller.api.common.core import Pod
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import (
     ON_TIMEOUT_FAIL,
     ON_TIMEOUT_SUSPEND,
@@ -35,6 +34,7 @@ from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.completion import Completion, Step
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import format_time, parse_time
 
 _NOT_SEEN = "The gang scheduler has not processed this job yet; check that it is running"

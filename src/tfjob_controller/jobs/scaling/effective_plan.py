@@ -18,7 +18,6 @@ from itertools import islice
 
 from tfjob_controller.api.common.core import BatchJob
 from tfjob_controller.api.common.policies import BY_RESTART, IN_PLACE
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
 from tfjob_controller.jobs.gang.admission import is_placed, is_run_as_gang
 from tfjob_controller.jobs.gang.assignment import wanted_role_members
@@ -27,6 +26,7 @@ from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.scaling.progress import with_shares
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.restarts import set_restarts
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 
 
 def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
@@ -38,7 +38,7 @@ def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -
     if plan.replicas.restarts_together:
         return _of_attempt(plan, set_restarts(plan, status))
     if plan.scaling.resize == BY_RESTART:
-        attempt = status.scaling.generation if status.scaling is not None else 0
+        attempt = status.scaling.attempt if status.scaling is not None else 0
         return _of_attempt(plan, attempt)
     if plan.scaling.resize != IN_PLACE:
         return plan

@@ -16,12 +16,13 @@ from itertools import chain
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.common.schema import SAFE_INTEGER_MAX
-from tfjob_controller.api.common.status import Progress, TrainingStatus
+from tfjob_controller.api.common.status import Progress
 from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
 from tfjob_controller.jobs.plan.model import Plan, StepPattern, StepShares
 from tfjob_controller.jobs.state.observed import ObservedState, Reading
 from tfjob_controller.jobs.state.pods import all_containers_ended, training_container, was_started
 from tfjob_controller.jobs.state.restarts import fold_counts
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.text import shortened
 
 # The length of an invalid report in messages.

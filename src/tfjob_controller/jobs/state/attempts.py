@@ -2,12 +2,12 @@
 
 With `resize: Restart` every replica must know the exact cluster, so the Jobs and pods of such a job carry the restart
 attempt in a label, and the status has the current one and the number of workers that TF_CONFIG lists in it
-(`scaling.generation`, `scaling.members`). When another number of workers is due, the status is written first, with the
+(`scaling.attempt`, `scaling.members`). When another number of workers is due, the status is written first, with the
 next attempt. Children of another attempt are stale: they are deleted with their pods, their exit codes do not count,
 and no child is created before all of them are gone. A resize during a resize is one more attempt. Services stay, and so
 do the Jobs of replicas that have succeeded, since they run nothing and keep the logs. Jobs whose replicas restart
 together do the same after a retryable failure: their attempt is the number of their restarts, and earlier successes do
-not count any more. An elastic job has an attempt number of its own (`scaling.generation`), since replacements of single
+not count any more. An elastic job has an attempt number of its own (`scaling.attempt`), since replacements of single
 replicas count as restarts, too. A gang counts the workers that have an assignment, so one that started with some of its
 workers is restarted when more are assigned.
 
@@ -31,13 +31,13 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.policies import BY_RESTART
-from tfjob_controller.api.common.status import ScalingStatus
 from tfjob_controller.jobs.naming import RESTART_ATTEMPT
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE, ReplicaState, job_outcome
+from tfjob_controller.jobs.trainingjob import Scaling
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.util.timestamps import seconds_until
 
@@ -155,15 +155,15 @@ def _was_known(plan: Plan, state: ReplicaState) -> bool:
     return state.state == replica_state.SUCCEEDED or (state.job is not None and is_of_attempt(plan, state.job))
 
 
-def is_scaling_unrecorded(plan: Plan, scaling: ScalingStatus | None, members: int) -> bool:
+def is_scaling_unrecorded(plan: Plan, scaling: Scaling | None, members: int) -> bool:
     """Reports whether the status must have the number of workers before children are created for them."""
     return plan.scaling.resize == BY_RESTART and (scaling is None or scaling.members != members)
 
 
-def next_attempt(scaling: ScalingStatus, members: int) -> ScalingStatus:
+def next_attempt(scaling: Scaling, members: int) -> Scaling:
     """Returns the status that must be written before children for this number of workers may be created."""
     was_made = scaling.members > 0
-    return replace(scaling, generation=scaling.generation + was_made, members=members)
+    return replace(scaling, attempt=scaling.attempt + was_made, members=members)
 
 
 def can_create_job(observed: ObservedState, name: str) -> bool:

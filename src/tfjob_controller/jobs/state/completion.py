@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tfjob_controller.api.common.core import ContainerStatus, Pod
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.jobs.plan.model import Plan
@@ -36,6 +35,7 @@ from tfjob_controller.jobs.state.pods import running_since, training_container
 from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, ReplicaState, has_post_start_hook
 from tfjob_controller.jobs.state.restarts import replica_restarts
 from tfjob_controller.jobs.state.terminations import how_it_ended, why_never_started
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, seconds_until
 

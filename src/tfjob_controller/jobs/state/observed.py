@@ -1,17 +1,13 @@
-"""What decisions are made on beside the plan: a snapshot of a job's children, and the job itself, whatever its kind."""
+"""What decisions are made on beside the plan and the job: a snapshot of the job's children, and why writes failed."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
-
-import msgspec
+from typing import TypeAlias
 
 from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup, Service
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.kube.meta import ObjectMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,34 +141,3 @@ class Obstacle:
 
     words: str
     permanent: bool = False
-
-
-class TrainingJob(Protocol):
-    """A job of any kind, with what decisions need of it beside its plan. A TFJob has these properties itself."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-    @property
-    def status(self) -> TrainingStatus: ...
-    @property
-    def ttl_seconds_after_finished(self) -> int | None: ...
-
-
-class PlainTrainingJob(msgspec.Struct, frozen=True):
-    """A job of a kind whose own status has another form, such as a TrainJob."""
-
-    metadata: ObjectMeta
-    status: TrainingStatus
-    ttl_seconds_after_finished: int | None = None
-
-
-PHASE_CREATING = "Creating"
-PHASE_RUNNING = "Running"
-PHASE_CLEAN_UP = "CleanUp"
-PHASE_DONE = "Done"
-PHASE_FAILED = "Failed"
-
-
-def is_finished(status: TrainingStatus) -> bool:
-    """Reports whether the job has ended. Nothing is written for it any more, until its time to live is over."""
-    return status.phase in (PHASE_DONE, PHASE_FAILED)

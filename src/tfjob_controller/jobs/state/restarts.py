@@ -21,7 +21,6 @@ from datetime import datetime
 from types import MappingProxyType
 
 from tfjob_controller.api.common.core import Pod
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.naming import REPLICA_RESTARTS, replica_id_of
 from tfjob_controller.jobs.plan.model import Plan, Role
@@ -45,6 +44,7 @@ from tfjob_controller.jobs.state.replica_state import (
     job_outcome,
 )
 from tfjob_controller.jobs.state.terminations import is_permanent_error
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import seconds_until
 
 GONE = ""
@@ -132,7 +132,7 @@ def set_restarts(plan: Plan, status: TrainingStatus) -> int:
     """Returns how often all replicas were restarted together, which is the recorded attempt."""
     if not plan.replicas.is_elastic:
         return status.restarts
-    return status.scaling.generation if status.scaling is not None else 0
+    return status.scaling.attempt if status.scaling is not None else 0
 
 
 def replaced_counts(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 
 
 def has_run_and_succeeded(state: ReplicaState) -> bool:

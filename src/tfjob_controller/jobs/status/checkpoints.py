@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 # A node's clock may be ahead. A later time is not believed, since every checkpoint after it would seem to be older.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import ReplicaStatus, TrainingStatus
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.naming import replica_type_labels, selector_string
@@ -17,6 +15,7 @@ from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import is_end_counted
 from tfjob_controller.jobs.state.successes import has_run_and_succeeded
+from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus
 from tfjob_controller.util.timestamps import format_time
 
 
@@ -29,14 +28,14 @@ def with_counts(job_state: JobState) -> TrainingStatus:
         start_time=(old.start_time or format_time(job_state.now))
         if job_state.has_started and not plan.policy.suspend
         else None,
-        **_by_role(plan, states),
+        roles=_roles(plan, states),
         progress=next_progress(plan, job_state.observed, old.progress),
         succeeded_indexes=_succeeded(plan, old.succeeded_indexes, states),
         restart_counts=job_state.restart_counts,
         restarts=job_state.restarts,
         disruptions=job_state.disruptions,
-        workers=_existing(plan, states),
-        worker_selector=_worker_selector(plan),
+        scaled_replicas=_existing(plan, states),
+        scaled_selector=_selector(plan),
     )
 
 
@@ -55,30 +54,30 @@ def with_restart(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
     # The end of a lost or drained pod of an elastic role may be counted already.
     is_counted = all(is_end_counted(cause, status.restart_counts) for cause in causes)
     if job_state.plan.replicas.is_elastic and scaling is not None:
-        scaling = replace(scaling, generation=scaling.generation + 1)
+        scaling = replace(scaling, attempt=scaling.attempt + 1)
     return replace(
         status,
         restarts=status.restarts + (not is_counted),
         disruptions=status.disruptions + (not is_counted and all(cause.is_disrupted for cause in causes)),
         scaling=scaling,
         succeeded_indexes=kept,
-        **_by_role(job_state.plan, restarted),
+        roles=_roles(job_state.plan, restarted),
     )
 
 
-def _by_role(plan: Plan, states: Sequence[ReplicaState]) -> dict[str, Any]:
-    """Returns the fields of the status that have an entry for each role."""
-    statuses = tuple(_role_status(plan, role, states) for role in plan.replicas.roles)
-    return {"replica_statuses": statuses, "ready": {role.name: _ready(role, states) for role in plan.replicas.roles}}
+def _roles(plan: Plan, states: Sequence[ReplicaState]) -> tuple[RoleStatus, ...]:
+    return tuple(_role_status(plan, role, states) for role in plan.replicas.roles)
 
 
-def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> ReplicaStatus:
+def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> RoleStatus:
     counts: dict[str, int] = {}
+    ready = 0
     for state in states:
         if state.replica.role is role:
             reported = _reported_state(plan, state)
             counts[reported] = counts.get(reported, 0) + 1
-    return ReplicaStatus(role.replica_type, role_state(counts), counts)
+            ready += state.is_ready or state.state == replica_state.SUCCEEDED
+    return RoleStatus(role.name, counts, ready)
 
 
 def _reported_state(plan: Plan, state: ReplicaState) -> str:
@@ -99,14 +98,6 @@ def role_state(counts: dict[str, int]) -> str:
     if replica_state.RUNNING in counts:
         return replica_state.RUNNING
     return replica_state.SUCCEEDED if list(counts) == [replica_state.SUCCEEDED] else replica_state.UNKNOWN
-
-
-def _ready(role: Role, states: Sequence[ReplicaState]) -> str:
-    """Returns text such as `1/2`; replicas that have succeeded count as ready."""
-    ready = sum(
-        state.is_ready or state.state == replica_state.SUCCEEDED for state in states if state.replica.role is role
-    )
-    return f"{ready}/{role.replicas}"
 
 
 def _existing(plan: Plan, states: Sequence[ReplicaState]) -> int:
@@ -142,6 +133,6 @@ def _natural(replica_id: str) -> tuple[str, int, str]:
     return kind_of(replica_id), index_of(replica_id) or 0, replica_id
 
 
-def _worker_selector(plan: Plan) -> str:
+def _selector(plan: Plan) -> str:
     role = plan.scaled_role
     return selector_string(replica_type_labels(plan.identity.labels, role.replica_type)) if role is not None else ""

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.policies import BY_RESTART
-from tfjob_controller.api.common.status import ScalingStatus
 from tfjob_controller.api.gang import BOUND, Gang
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import Conditions
@@ -31,6 +30,7 @@ from tfjob_controller.jobs.plan.model import Role
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import next_attempt
 from tfjob_controller.jobs.state.pods import is_finished
+from tfjob_controller.jobs.trainingjob import Scaling
 
 _NO_REASON = "the gang scheduler requests it"
 
@@ -47,7 +47,7 @@ class RequestedWorkers:
 class ScalingDecision:
     """The next `status.scaling`, events, and the number of workers to be written to the spec, if any."""
 
-    scaling: ScalingStatus | None
+    scaling: Scaling | None
     events: tuple[StatusEvent, ...] = ()
     scale_to: int | None = None
 
@@ -59,9 +59,9 @@ def decide_scaling(job_state: JobState, next_conditions: Conditions) -> ScalingD
         return ScalingDecision(None)
     wanted = role.replicas
     old = job_state.status.scaling
-    changed = old is not None and old.workers != wanted
+    changed = old is not None and old.replicas != wanted
     events = tuple(_events(job_state, old, wanted)) if old is not None and changed else ()
-    scaling = _followed(job_state, old or ScalingStatus(workers=wanted), wanted)
+    scaling = _followed(job_state, old or Scaling(replicas=wanted), wanted)
     request = None if changed else _request(job_state, wanted)
     _set_resizing(job_state, scaling, next_conditions, changed=changed)
     if (
@@ -89,23 +89,23 @@ def _resize_message(job_state: JobState, before: int, after: int, reason: str) -
     return resize_message(before, after, reason, policy.workers_field, policy.role)
 
 
-def _followed(job_state: JobState, old: ScalingStatus, wanted: int) -> ScalingStatus:
+def _followed(job_state: JobState, old: Scaling, wanted: int) -> Scaling:
     """Returns the status for the present number of workers, which was the autoscaler's if it equals its target."""
     new = old
-    if old.workers != wanted:
+    if old.replicas != wanted:
         reason = old.target_reason if old.target == wanted else ""
-        new = replace(old, workers=wanted, before=old.workers, reason=reason)
+        new = replace(old, replicas=wanted, before=old.replicas, reason=reason)
     if job_state.plan.scaling.resize != BY_RESTART:
         return new
     return new if job_state.attempt_members == new.members else next_attempt(new, job_state.attempt_members)
 
 
-def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[StatusEvent]:
+def _events(job_state: JobState, old: Scaling, wanted: int) -> Iterator[StatusEvent]:
     own, role = old.target == wanted, job_state.plan.scaling.role
     yield StatusEvent(
         NORMAL,
         reasons.RESIZED,
-        _resize_message(job_state, old.workers, wanted, old.target_reason if own else ""),
+        _resize_message(job_state, old.replicas, wanted, old.target_reason if own else ""),
     )
     against = _overruled(old, wanted)
     if against and not own:
@@ -116,12 +116,12 @@ def _events(job_state: JobState, old: ScalingStatus, wanted: int) -> Iterator[St
         yield StatusEvent(WARNING, reasons.OVERRIDDEN, note)
 
 
-def _overruled(old: ScalingStatus, wanted: int) -> int:
+def _overruled(old: Scaling, wanted: int) -> int:
     """Returns the autoscaler's number if `wanted` contradicts it; else 0."""
     if old.target:
         return old.target
-    turns_back = (wanted - old.workers) * (old.workers - old.before) < 0
-    return old.workers if old.reason and turns_back else 0
+    turns_back = (wanted - old.replicas) * (old.replicas - old.before) < 0
+    return old.replicas if old.reason and turns_back else 0
 
 
 def _request(job_state: JobState, wanted: int) -> RequestedWorkers | None:
@@ -179,11 +179,11 @@ def _recommendations(
     next_conditions.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
 
 
-def _set_resizing(job_state: JobState, scaling: ScalingStatus, next_conditions: Conditions, *, changed: bool) -> None:
-    turns_over = job_state.status.scaling is not None and scaling.generation != job_state.status.scaling.generation
+def _set_resizing(job_state: JobState, scaling: Scaling, next_conditions: Conditions, *, changed: bool) -> None:
+    turns_over = job_state.status.scaling is not None and scaling.attempt != job_state.status.scaling.attempt
     before = next_conditions.find(conditions.RESIZING)
     if changed:
-        words = _resize_message(job_state, scaling.before, scaling.workers, scaling.reason)
+        words = _resize_message(job_state, scaling.before, scaling.replicas, scaling.reason)
         next_conditions.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
     elif (
         before is not None and next_conditions.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state)

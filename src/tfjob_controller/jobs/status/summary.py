@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import Conditions
 from tfjob_controller.jobs.evaluation.jobstate import JobState
@@ -27,18 +26,19 @@ from tfjob_controller.jobs.state.completion import (
     failure_message,
     missing_replicas,
 )
-from tfjob_controller.jobs.state.observed import (
+from tfjob_controller.jobs.state.observed import Obstacle
+from tfjob_controller.jobs.state.podreasons import as_reason
+from tfjob_controller.jobs.state.pods import has_unfinished_sidecar
+from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.state.restarts import backoff_seconds, pod_key, replica_restarts, restarted_states
+from tfjob_controller.jobs.trainingjob import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
     PHASE_DONE,
     PHASE_FAILED,
     PHASE_RUNNING,
-    Obstacle,
+    TrainingStatus,
 )
-from tfjob_controller.jobs.state.podreasons import as_reason
-from tfjob_controller.jobs.state.pods import has_unfinished_sidecar
-from tfjob_controller.jobs.state.replica_state import ReplicaState
-from tfjob_controller.jobs.state.restarts import backoff_seconds, pod_key, replica_restarts, restarted_states
 from tfjob_controller.util.text import shortened
 
 # The summary of a job that does not run yet, as kubectl calls such pods. While all replicas of a job are restarted, its

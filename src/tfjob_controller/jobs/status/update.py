@@ -15,7 +15,6 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.policies import BY_RESTART
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import Conditions
 from tfjob_controller.jobs.evaluation.cleanup import (
@@ -44,14 +43,7 @@ from tfjob_controller.jobs.state.completion import (
     seconds_until_deadline,
     seconds_until_join_timeout,
 )
-from tfjob_controller.jobs.state.observed import (
-    PHASE_CLEAN_UP,
-    PHASE_CREATING,
-    PHASE_FAILED,
-    Obstacle,
-    TrainingJob,
-    is_finished,
-)
+from tfjob_controller.jobs.state.observed import Obstacle
 from tfjob_controller.jobs.state.podreasons import as_reason
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.replica_times import seconds_until_change, seconds_until_removal
@@ -71,6 +63,14 @@ from tfjob_controller.jobs.status.summary import (
     set_reverted,
     status_events,
     suspended_status,
+)
+from tfjob_controller.jobs.trainingjob import (
+    PHASE_CLEAN_UP,
+    PHASE_CREATING,
+    PHASE_FAILED,
+    TrainingJob,
+    TrainingStatus,
+    is_finished,
 )
 from tfjob_controller.util.timestamps import format_time
 
@@ -357,9 +357,8 @@ def _without_minor_fields(status: TrainingStatus) -> TrainingStatus:
     return replace(
         status,
         reason="",
-        replica_statuses=(),
-        ready={},
-        workers=0,
+        roles=(),
+        scaled_replicas=0,
         succeeded_indexes=(),
         progress=None,
         conditions=tuple(

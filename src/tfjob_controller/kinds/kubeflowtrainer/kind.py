@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.kubeflowtrainer.runtime import (
     KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
@@ -31,7 +30,7 @@ from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, UnplannableError
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
-from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob, is_finished
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowtrainer.plan import build_kubeflow_plan
 from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
@@ -46,7 +45,7 @@ from tfjob_controller.util.clock import Clock
 
 
 def kubeflow_work(job: KubeflowTrainJob) -> TrainingJob:
-    return PlainTrainingJob(job.metadata, recorded_status(job))
+    return TrainingJob(job.metadata, recorded_status(job))
 
 
 class KubeflowTrainJobAdapter:
@@ -91,7 +90,7 @@ class KubeflowTrainJobAdapter:
     def work_of(self, job: KubeflowTrainJob) -> TrainingJob:
         runtime = self._find_runtime(job)
         seconds = runtime.spec.template.spec.ttl_seconds_after_finished if runtime is not None else None
-        return PlainTrainingJob(job.metadata, recorded_status(job), seconds)
+        return TrainingJob(job.metadata, recorded_status(job), seconds)
 
     def problem(
         self, job: KubeflowTrainJob, before: KubeflowTrainJob | None, *, has_children: bool = False
@@ -108,15 +107,15 @@ class KubeflowTrainJobAdapter:
             self._restart_rules,
             progress_server=self._progress_server,
         )
-        started = {role_status.role: role_status.states for role_status in recorded_status(job).replica_statuses}
-        count = sum(started.get(recipe.nodes.name, {}).values())
+        roles = recorded_status(job).roles
+        count = next((role.replicas for role in roles if role.role == recipe.nodes.name), 0)
         return build_kubeflow_plan(replace(recipe, started_nodes=count))
 
     def _runtime_of(self, job: KubeflowTrainJob) -> KubeflowRuntime:
         """Returns the runtime of a job that references a kind of runtimes. Raises UnplannableError."""
         ref, found = job.spec.runtime_ref, self._find_runtime(job)
         if found is None:
-            has_run = bool(recorded_status(job).replica_statuses)
+            has_run = bool(recorded_status(job).roles)
             seconds_left = seconds_to_wait(job, has_run=has_run, now=self._clock.now())
             raise UnplannableError(
                 f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it before the TrainJob", seconds_left

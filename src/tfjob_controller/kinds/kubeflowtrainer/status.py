@@ -2,9 +2,10 @@
 
 Upstream's status has conditions of three types and counts of child Jobs, and the API server drops every other field.
 Clients rely on that: the SDK takes any condition as a sign that a job does not run. Decisions need more, such as the
-number of restarts. So the whole `TrainingStatus` is recorded in an annotation of the job, which is written first, and
-upstream's status is computed from it. The record names the UID of its job, so it is ignored in a copied manifest. A
-job without a record that upstream's own controller has finished stays finished.
+number of restarts. So the status is recorded in an annotation of the job, which is written first, and upstream's status
+is computed from it. The record has the names of a TFJob's status, without what these jobs do not have: scaling, steps
+and checkpoints. It names the UID of its job, so it is ignored in a copied manifest. A job without a record that
+upstream's own controller has finished stays finished.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from cachetools import LRUCache, cached
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition, ready_count
 from tfjob_controller.api.kubeflowtrainer.types import (
     COMPLETE,
     FAILED,
@@ -29,7 +30,9 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 )
 from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
 from tfjob_controller.jobs import conditions, reasons
-from tfjob_controller.jobs.state import observed, replica_state
+from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.status.counts import role_state
+from tfjob_controller.jobs.trainingjob import PHASE_CREATING, PHASE_DONE, PHASE_FAILED, RoleStatus, TrainingStatus
 from tfjob_controller.util.timestamps import parse_time
 
 # Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).
@@ -42,11 +45,35 @@ DEADLINE_MESSAGE = "TrainJob exceeded its active deadline"
 _JOB_FAILURES = (reasons.REPLICA_FAILED, reasons.BACKOFF_LIMIT_EXCEEDED)
 
 
+class _RecordedRole(msgspec.Struct, frozen=True, omit_defaults=True):
+    role: str = msgspec.field(name="tf_replica_type", default="")
+    state: str = ""
+    states: dict[str, int] = msgspec.field(name="ReplicasStates", default_factory=dict)
+
+
+class _RecordedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    phase: str = ""
+    state: str = ""
+    reason: str = ""
+    replica_statuses: tuple[_RecordedRole, ...] = ()
+    conditions: tuple[JobCondition, ...] = ()
+    observed_generation: int = 0
+    start_time: str | None = None
+    completion_time: str | None = None
+    restarts: int = 0
+    disruptions: int = 0
+    restart_counts: dict[str, int] = {}
+    succeeded_indexes: tuple[str, ...] = ()
+    # Text such as 3/4, by role.
+    ready: dict[str, str] = {}
+    summary: str = ""
+
+
 class _Record(msgspec.Struct, frozen=True):
     """What the annotation has, as JSON."""
 
     uid: str
-    status: TrainingStatus
+    status: _RecordedStatus
 
 
 _decode = msgspec.json.Decoder(_Record).decode
@@ -54,23 +81,62 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
     """Returns the value of the annotation."""
-    return msgspec.json.encode(_Record(job.metadata.uid, status)).decode()
+    recorded = _RecordedStatus(
+        phase=status.phase,
+        state=status.state,
+        reason=status.reason,
+        replica_statuses=tuple(_RecordedRole(role.role, role_state(role.states), role.states) for role in status.roles),
+        conditions=status.conditions,
+        observed_generation=status.observed_generation,
+        start_time=status.start_time,
+        completion_time=status.completion_time,
+        restarts=status.restarts,
+        disruptions=status.disruptions,
+        restart_counts=status.restart_counts,
+        succeeded_indexes=status.succeeded_indexes,
+        ready={role.role: f"{role.ready}/{role.replicas}" for role in status.roles},
+        summary=status.summary,
+    )
+    return msgspec.json.encode(_Record(job.metadata.uid, recorded)).decode()
+
+
+def _status_in(record: _RecordedStatus) -> TrainingStatus:
+    """Returns the status from which `record_of` made this record."""
+    return TrainingStatus(
+        phase=record.phase,
+        state=record.state,
+        reason=record.reason,
+        roles=tuple(
+            RoleStatus(role.role, role.states, ready_count(record.ready.get(role.role, "")))
+            for role in record.replica_statuses
+        ),
+        conditions=record.conditions,
+        observed_generation=record.observed_generation,
+        start_time=record.start_time,
+        completion_time=record.completion_time,
+        restarts=record.restarts,
+        disruptions=record.disruptions,
+        restart_counts=record.restart_counts,
+        succeeded_indexes=record.succeeded_indexes,
+        summary=record.summary,
+    )
 
 
 def recorded_status(job: KubeflowTrainJob) -> TrainingStatus:
     """Returns the recorded status; an empty one if there is no record and the job has not ended."""
     text = job.metadata.annotations.record
-    record = _decoded(text).record if text and len(text) <= MAX_RECORD else None
-    if record is not None and record.uid == job.metadata.uid:
+    record = _decoded(text) if text and len(text) <= MAX_RECORD else None
+    if record is not None and record.status is not None and record.uid == job.metadata.uid:
         return record.status
     return _ended_elsewhere(job.status)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
-    """A record, and the bytes that it may take with its text."""
+    """The status in a record and the UID of its job, and the bytes that they may take with the text."""
 
-    record: _Record | None
+    uid: str
+    status: TrainingStatus | None
     size: int
 
 
@@ -84,7 +150,8 @@ _ENTRY_BYTES, _BYTES_OF_CHARACTER = 2048, 16
 # A sync reads the record of its job several times.
 @cached(_cached, lock=threading.Lock())
 def _decoded(text: str) -> _Decoded:
-    return _Decoded(_read_record(text), _ENTRY_BYTES + len(text) * _BYTES_OF_CHARACTER)
+    record, size = _read_record(text), _ENTRY_BYTES + len(text) * _BYTES_OF_CHARACTER
+    return _Decoded("", None, size) if record is None else _Decoded(record.uid, _status_in(record.status), size)
 
 
 def _read_record(text: str) -> _Record | None:
@@ -111,7 +178,7 @@ def _ended_elsewhere(status: KubeflowTrainJobStatus) -> TrainingStatus:
         return TrainingStatus()
     succeeded = end.type == COMPLETE
     return TrainingStatus(
-        phase=observed.PHASE_DONE if succeeded else observed.PHASE_FAILED,
+        phase=PHASE_DONE if succeeded else PHASE_FAILED,
         state=replica_state.SUCCEEDED if succeeded else replica_state.FAILED,
         completion_time=end.last_transition_time or None,
     )
@@ -125,7 +192,7 @@ def upstream_status(job: KubeflowTrainJob, status: TrainingStatus) -> KubeflowTr
     return replace(
         job.status,
         conditions=tuple(_upstream_conditions(job, status)),
-        jobs_status=tuple(_job_status(role_status, status) for role_status in status.replica_statuses),
+        jobs_status=tuple(_job_status(role, status) for role in status.roles),
     )
 
 
@@ -162,7 +229,7 @@ def _why_ended(job: KubeflowTrainJob, ended: JobCondition) -> tuple[str, str]:
     return ended.reason, ended.message
 
 
-def _has_failed_job(role: ReplicaStatus, status: TrainingStatus) -> bool:
+def _has_failed_job(role: RoleStatus, status: TrainingStatus) -> bool:
     """Reports whether the job failed because of a replica of this role that could have been retried once more."""
     failed = conditions.find(status.conditions, conditions.FAILED)
     if failed is None or failed.status != conditions.TRUE or failed.reason not in _JOB_FAILURES:
@@ -171,10 +238,10 @@ def _has_failed_job(role: ReplicaStatus, status: TrainingStatus) -> bool:
     return failed.message.partition(" ")[0].rstrip(":").rpartition("-")[0] == role.role
 
 
-def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobStatus:
+def _job_status(role: RoleStatus, status: TrainingStatus) -> ReplicatedJobStatus:
     """Returns the state of a role's Job. It is ready if all its pods are ready or have succeeded."""
     states = role.states
-    total, succeeded = sum(states.values()), states.get(replica_state.SUCCEEDED, 0)
+    total, succeeded = role.replicas, states.get(replica_state.SUCCEEDED, 0)
     is_complete = 0 < total == succeeded
     is_failed = bool(states.get(replica_state.FAILED)) or _has_failed_job(role, status)
     has_ended = any(conditions.has_true(status.conditions, each) for each in (conditions.SUCCEEDED, conditions.FAILED))
@@ -182,9 +249,9 @@ def _job_status(role: ReplicaStatus, status: TrainingStatus) -> ReplicatedJobSta
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
     return ReplicatedJobStatus(
         role.role,
-        ready=int(runs and not is_suspended and 0 < total <= status.ready_count(role.role)),
+        ready=int(runs and not is_suspended and 0 < total <= role.ready),
         succeeded=int(is_complete),
         failed=int(is_failed),
         active=int(runs and not is_suspended and replica_state.RUNNING in states),
-        suspended=int(runs and is_suspended and status.phase == observed.PHASE_CREATING),
+        suspended=int(runs and is_suspended and status.phase == PHASE_CREATING),
     )

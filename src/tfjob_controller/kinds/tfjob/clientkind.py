@@ -13,10 +13,17 @@ from tfjob_controller.kinds.clientkind import ClientKind
 
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
+    from tfjob_controller.jobs.trainingjob import TrainingJob
     from tfjob_controller.kube.requester import Requester
 
 # The id of a job that has none yet.
 _PREVIEW_ID = "0000"
+
+
+def _work(job: TFJob) -> TrainingJob:
+    from tfjob_controller.kinds.tfjob.status import tfjob_work
+
+    return tfjob_work(job)
 
 
 def _problem(job: TFJob) -> str | None:
@@ -79,7 +86,7 @@ CLIENT_KIND = ClientKind(
     has_scale_right=True,
     keeps_pods="cleanPodPolicy: None",
     runtime_id_of=lambda job: job.spec.runtime_id,
-    work_of=lambda job: job,
+    work_of=_work,
     problem_of=_problem,
     plan_of=_plan,
     preview_of=_preview,

@@ -11,7 +11,6 @@ from typing import Any
 
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.managedby import is_managed_here
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
@@ -22,9 +21,11 @@ from tfjob_controller.controller.logs.progressreader import ProgressReader
 from tfjob_controller.jobs.naming import new_runtime_id
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, UnplannableError
-from tfjob_controller.jobs.state.observed import ObservedState, TrainingJob
+from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.tfjob.plan import build_plan, gang_problem, name_problem
+from tfjob_controller.kinds.tfjob.status import tfjob_work, to_wire
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.codec import status_patch
@@ -95,7 +96,7 @@ class TFJobAdapter:
         return is_managed_here(job.spec.managed_by)
 
     def work_of(self, job: TFJob) -> TrainingJob:
-        return job
+        return tfjob_work(job)
 
     def problem(self, job: TFJob, before: TFJob | None, *, has_children: bool = False) -> str | None:
         return (
@@ -123,12 +124,13 @@ class TFJobAdapter:
         return follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
 
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
-        if status is job.status:
+        wire = to_wire(status, job.status)
+        if wire == job.status:
             return None
-        change = status_patch(job.status, status, job.metadata.resource_version)
+        change = status_patch(job.status, wire, job.metadata.resource_version)
         if not job.status.phase and change["status"]:
             # The default is omitted in JSON, but upstream's clients expect the field.
-            change["status"]["controlPaused"] = status.control_paused
+            change["status"]["controlPaused"] = wire.control_paused
         return change if change["status"] else None
 
     def forget_logs(self, key: str) -> None:
@@ -176,6 +178,6 @@ KIND = Kind(
     new_caches=TFJobCaches,
     new_adapter=_adapter,
     new_log_readers=_log_readers,
-    work_of=lambda job: job,
+    work_of=tfjob_work,
     has_checkpoint=lambda job: job.spec.checkpoint is not None,
 )

@@ -24,7 +24,7 @@ from tfjob_controller.kinds.clientkind import ClientKind
 
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
-    from tfjob_controller.jobs.state.observed import TrainingJob
+    from tfjob_controller.jobs.trainingjob import TrainingJob
     from tfjob_controller.kube.requester import Requester
 
 _STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, Pod
 from tfjob_controller.api.common.managedby import is_managed_here
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.trainjob.defaults import metric_names_of, metric_values_of
 from tfjob_controller.api.trainjob.runtime import (
@@ -36,8 +35,9 @@ from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
 from tfjob_controller.jobs.state.indexedjobs import pods_of
-from tfjob_controller.jobs.state.observed import ObservedState, ReportedStep, TrainingJob
+from tfjob_controller.jobs.state.observed import ObservedState, ReportedStep
 from tfjob_controller.jobs.state.pods import all_containers_ended, newest, was_started
+from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.reported import STEP, metrics_and_progress, progress_of, step_of
 from tfjob_controller.kinds.runtimes import RuntimeCaches, RuntimeKinds

@@ -1,8 +1,4 @@
-"""Converts between `TrainingStatus`, on which decisions are made, and the status of a TrainJob.
-
-No field that decisions read is lost in either direction, so a status that is read back equals the written one, and a
-job with nothing to do costs no request.
-"""
+"""Converts between `TrainingStatus`, on which decisions are made, and the status of a TrainJob."""
 
 from __future__ import annotations
 
@@ -10,14 +6,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, ScalingStatus, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.trainjob import types as wire
 from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJob, TrainJobStatus
 from tfjob_controller.jobs import conditions, reasons
-from tfjob_controller.jobs.state import observed, replica_state
-from tfjob_controller.jobs.state.observed import PlainTrainingJob, TrainingJob
 from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
-from tfjob_controller.jobs.status.counts import role_state
+from tfjob_controller.jobs.trainingjob import PHASE_CREATING, RoleStatus, Scaling, TrainingJob, TrainingStatus
 
 COMPLETE = "Complete"
 # The names that differ in this API. Each has one counterpart, so that they can be converted back.
@@ -35,7 +29,7 @@ _OWN_STATES = {theirs: ours for ours, theirs in _STATES.items()}
 
 def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
     """Returns the status of the TrainJob. `before` supplies the fields that TrainingStatus lacks (metrics, runtime)."""
-    jobs = tuple(_jobs_status(role_status, status) for role_status in status.replica_statuses)
+    jobs = tuple(_jobs_status(role, status) for role in status.roles)
     return replace(
         before,
         phase=status.phase,
@@ -52,8 +46,8 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
         start_time=status.start_time,
         completion_time=status.completion_time,
         scaling=_node_scaling(status.scaling) if status.scaling is not None else None,
-        current_nodes=status.workers,
-        selector=status.worker_selector,
+        current_nodes=status.scaled_replicas,
+        selector=status.scaled_selector,
         checkpoint=status.checkpoint,
         nodes=next((f"{job.ready + job.succeeded}/{job.replicas}" for job in jobs if job.name == NODE), ""),
     )
@@ -67,11 +61,7 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         summary=status.summary,
         reason=status.reason,
         conditions=_renamed(status.conditions, _OWN_TYPES, _OWN_REASONS),
-        replica_statuses=tuple(map(_replica_status, status.jobs_status)),
-        ready={
-            job_status.name: f"{job_status.ready + job_status.succeeded}/{job_status.replicas}"
-            for job_status in status.jobs_status
-        },
+        roles=tuple(map(_role_status, status.jobs_status)),
         restarts=status.restarts,
         disruptions=status.disruptions,
         restart_counts=status.restart_counts,
@@ -79,36 +69,36 @@ def from_wire(status: TrainJobStatus) -> TrainingStatus:
         observed_generation=status.observed_generation,
         start_time=status.start_time,
         completion_time=status.completion_time,
-        scaling=_scaling_status(status.scaling) if status.scaling is not None else None,
-        workers=status.current_nodes,
-        worker_selector=status.selector,
+        scaling=_scaling(status.scaling) if status.scaling is not None else None,
+        scaled_replicas=status.current_nodes,
+        scaled_selector=status.selector,
         checkpoint=status.checkpoint,
     )
 
 
 def trainjob_work(job: TrainJob) -> TrainingJob:
-    return PlainTrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
+    return TrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
 
 
-def _node_scaling(scaling: ScalingStatus) -> NodeScaling:
+def _node_scaling(scaling: Scaling) -> NodeScaling:
     return NodeScaling(
-        nodes=scaling.workers,
+        nodes=scaling.replicas,
         before=scaling.before,
         target=scaling.target,
         target_reason=scaling.target_reason,
         reason=scaling.reason,
-        attempt=scaling.generation,
+        attempt=scaling.attempt,
     )
 
 
-def _scaling_status(scaling: NodeScaling) -> ScalingStatus:
-    return ScalingStatus(
-        workers=scaling.nodes,
+def _scaling(scaling: NodeScaling) -> Scaling:
+    return Scaling(
+        replicas=scaling.nodes,
         before=scaling.before,
         target=scaling.target,
         target_reason=scaling.target_reason,
         reason=scaling.reason,
-        generation=scaling.attempt,
+        attempt=scaling.attempt,
     )
 
 
@@ -121,24 +111,24 @@ def _renamed(
     )
 
 
-def _jobs_status(role: ReplicaStatus, status: TrainingStatus) -> JobsStatus:
+def _jobs_status(role: RoleStatus, status: TrainingStatus) -> JobsStatus:
     states = role.states
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
     succeeded = states.get(SUCCEEDED, 0)
     return JobsStatus(
         name=role.role,
-        replicas=sum(states.values()),
-        ready=status.ready_count(role.role) - succeeded,
+        replicas=role.replicas,
+        ready=role.ready - succeeded,
         active=states.get(RUNNING, 0),
         succeeded=succeeded,
         failed=states.get(FAILED, 0),
-        suspended=states.get(UNKNOWN, 0) if is_suspended and status.phase == observed.PHASE_CREATING else 0,
+        suspended=states.get(UNKNOWN, 0) if is_suspended and status.phase == PHASE_CREATING else 0,
     )
 
 
-def _replica_status(jobs: JobsStatus) -> ReplicaStatus:
+def _role_status(jobs: JobsStatus) -> RoleStatus:
     """Counts replicas that are in none of the other states as Unknown."""
     counts = {SUCCEEDED: jobs.succeeded, RUNNING: jobs.active, FAILED: jobs.failed}
-    counts[replica_state.UNKNOWN] = jobs.replicas - sum(counts.values())
+    counts[UNKNOWN] = jobs.replicas - sum(counts.values())
     states = {state: count for state, count in counts.items() if count}
-    return ReplicaStatus(jobs.name, role_state(states), states)
+    return RoleStatus(jobs.name, states, jobs.ready + jobs.succeeded)

@@ -54,6 +54,12 @@ def case(
     return Diagnostics(snapshot_decoder(kind)(msgspec.json.encode(body)), **children)
 
 
+def ready_workers(count: int) -> Object:
+    """The part of a status that has two workers, of which so many are ready."""
+    workers = {"tf_replica_type": "WORKER", "state": "Running", "ReplicasStates": {"Running": 2}}
+    return {"replicaStatuses": [workers], "ready": {"worker": f"{count}/2"}}
+
+
 def pod(name: str = "worker-0", **fields: Any) -> Object:
     job_type, _, index = name.partition("-")
     labels = {"job_type": job_type.upper(), "task_index": index}
@@ -223,15 +229,13 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         ),
         pytest.param(case(seen()), "its children are being created", "it runs once", id="no pods yet"),
         pytest.param(
-            case({"phase": "Running", "observedGeneration": 1, "ready": {"worker": "2/2"}}),
+            case({"phase": "Running", "observedGeneration": 1, **ready_workers(2)}),
             "it runs: worker 2/2",
             "it ends when its chief does",
             id="runs",
         ),
         pytest.param(
-            case(
-                {"phase": "Running", "observedGeneration": 1, "ready": {"worker": "1/2"}, "reason": "worker-1: Evicted"}
-            ),
+            case({"phase": "Running", "observedGeneration": 1, **ready_workers(1), "reason": "worker-1: Evicted"}),
             "it runs: worker 1/2; worker-1: Evicted",
             "it ends when its chief does",
             id="runs without one of its replicas",

@@ -20,7 +20,7 @@ from tfjob_controller.api.common.core import (
     Running,
     Terminated,
 )
-from tfjob_controller.api.common.status import TrainingStatus
+from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.logs.progressreader import (
@@ -72,14 +72,14 @@ class Bench:
         self.reader = ProgressReader(self.kubelets, self.jobs, self.pods, self.told.append, self.clock)
         self.job()
 
-    def job(self, pattern: str | None = "step ([^ ]+)", status: TrainingStatus | None = None) -> None:
+    def job(self, pattern: str | None = "step ([^ ]+)", status: TFJobStatus | None = None) -> None:
         autoscaling: dict[str, Any] = {"maxWorkers": 4}
         if pattern is not None:
             autoscaling["progress"] = {"pattern": pattern}
         meta = {"name": "job", "namespace": "ns", "uid": "u-job", "resourceVersion": self._version()}
         spec = {"RuntimeId": "a6no", "replicaSpecs": [{"tfReplicaType": "WORKER"}], "autoscaling": autoscaling}
         job = msgspec.convert({"metadata": meta, "spec": spec}, TFJob)
-        self.jobs.upsert(msgspec.structs.replace(job, status=status or TrainingStatus()))
+        self.jobs.upsert(msgspec.structs.replace(job, status=status or TFJobStatus()))
 
     def pod(
         self, name: str, state: ContainerState = RUNS, *, deleted: bool = False, node: str = "", **labels: str
@@ -172,7 +172,7 @@ def test_a_pod_that_has_not_started_has_no_log(bench: Bench) -> None:
 @pytest.mark.parametrize("over", [True, False])
 def test_jobs_without_a_pattern_and_those_that_are_over_cost_nothing(bench: Bench, over: bool) -> None:
     bench.pod("p")
-    bench.job(status=TrainingStatus(phase="Done")) if over else bench.job(None)
+    bench.job(status=TFJobStatus(phase="Done")) if over else bench.job(None)
     assert not bench.reader.run_round()
     assert bench.kubelets.asked == []
 

@@ -43,7 +43,7 @@ def done(cluster: World) -> int:
 
 def env(cluster: World, replica: str) -> dict[str, str]:
     """The variables of that replica's container if its Job is made now."""
-    plan = effective_plan(cluster.plan, cluster.observed, cluster.job.status)
+    plan = effective_plan(cluster.plan, cluster.observed, cluster.status)
     body = build_job(plan, next(each for each in plan.replicas.candidates or plan.replicas.all if each.id == replica))
     return {each["name"]: each["value"] for each in body["spec"]["template"]["spec"]["containers"][0]["env"]}
 

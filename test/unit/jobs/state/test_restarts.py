@@ -14,8 +14,9 @@ from helpers.clusterinmemory import START, World, plan_of, running, running_worl
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from helpers.trainworld import running_train_world, train_plan
 from tfjob_controller.api.common.core import Condition, ContainerState, ContainerStatus, Terminated
-from tfjob_controller.api.common.status import JobCondition, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.jobs.state.restarts import BASE_SECONDS, CAP_SECONDS, backoff_seconds, seconds_until_restart
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import format_time
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")

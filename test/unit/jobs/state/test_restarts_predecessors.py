@@ -121,7 +121,7 @@ def test_a_job_that_is_resumed_does_not_run_before_the_pods_of_its_suspended_job
     pod = cluster.pods_of(first.id)[0].metadata.name
     assert cluster.status.reason.startswith(f"{first.id}: waits for pod {pod} of its suspended Job to end")
     assert cluster.status.summary == "Pending"
-    assert all(ready.startswith("0/") for ready in cluster.status.ready.values())
+    assert all(role.ready == 0 for role in cluster.status.roles)
 
 
 @pytest.mark.parametrize("build", [plain, gang, fixed_set])
@@ -195,11 +195,11 @@ def test_a_parameter_server_whose_pod_goes_on_is_said_to_run_until_it_goes() -> 
     cluster = running_world(master(), parameter_servers(1))
     name = delete_job(cluster, "ps-0")
     cluster.settle()
-    assert cluster.status.ready["ps"] == "1/1"
+    assert cluster.job.status.ready["ps"] == "1/1"
     cluster.told_to_go(name)
     is_gone(cluster, name)
     cluster.settle()
-    assert cluster.status.ready["ps"] == "0/1"
+    assert cluster.job.status.ready["ps"] == "0/1"
 
 
 @pytest.mark.parametrize(("build", "replica"), [WORLDS[0], WORLDS[-1]])

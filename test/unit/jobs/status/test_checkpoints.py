@@ -13,7 +13,7 @@ from tfjob_controller.api.common.checkpointstatus import (
     RestoredCheckpoint,
     SkippedCheckpoint,
 )
-from tfjob_controller.api.common.status import JobCondition, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.jobs.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
 from tfjob_controller.jobs.status.checkpoints import (
     checkpoint_events,
@@ -22,6 +22,7 @@ from tfjob_controller.jobs.status.checkpoints import (
     unsaved_since,
     with_restored,
 )
+from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import format_time
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

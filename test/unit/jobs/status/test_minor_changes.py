@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from helpers.clusterinmemory import START
 from helpers.trainworld import running_train_world
-from tfjob_controller.api.common.status import JobCondition, Progress, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition, Progress
 from tfjob_controller.jobs.events import NORMAL, StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult, is_minor
+from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus
 from tfjob_controller.util.timestamps import format_time
 
 
@@ -25,9 +26,10 @@ OLD = TrainingStatus(phase="Running", state="Running", conditions=(said("Running
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        pytest.param({"ready": {"node": "1/2"}}, True, id="how-many-are-ready"),
+        pytest.param({"roles": (RoleStatus("node", {"Running": 2}, 1),)}, True, id="how-many-are-ready"),
         pytest.param({"reason": "node-1: ImagePullBackOff"}, True, id="what-is-waited-for"),
-        pytest.param({"replica_statuses": (ReplicaStatus("node"),)}, True, id="counts"),
+        pytest.param({"roles": (RoleStatus("node", {"Running": 2}),)}, True, id="counts"),
+        pytest.param({"scaled_replicas": 2}, True, id="how-many-exist"),
         pytest.param({"succeeded_indexes": ("node-0",)}, True, id="who-has-succeeded"),
         pytest.param({"progress": Progress(done=1)}, True, id="steps"),
         pytest.param({"conditions": (said("Running"), said("Scheduled", message="b"))}, True, id="place-in-the-queue"),
@@ -45,7 +47,7 @@ def test_figures_may_wait_and_nothing_else(changed: dict[str, Any], expected: bo
 
 
 def test_changes_with_events_or_urgent_ones_are_not_delayed() -> None:
-    new = replace(OLD, ready={"node": "1/2"})
+    new = replace(OLD, roles=(RoleStatus("node", {"Running": 2}, 1),))
     assert not is_minor(OLD, StatusResult(new, events=(StatusEvent(NORMAL, "Reason", "words"),)))
     assert not is_minor(OLD, StatusResult(new, is_urgent=True))
 

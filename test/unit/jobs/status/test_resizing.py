@@ -106,7 +106,7 @@ def test_the_resize_request_is_recorded_before_it_is_written_and_told_once_it_is
     result = act(cluster)
     assert result.scale_to == 2
     assert result.status.scaling is not None
-    assert (result.status.scaling.target, result.status.scaling.workers) == (2, 4)
+    assert (result.status.scaling.target, result.status.scaling.replicas) == (2, 4)
     act(cluster)
     words = f"shrunk 4 → 2 workers: {WHY}"
     assert said(cluster) == ("True", "ChildrenFollow", words)

@@ -13,6 +13,7 @@ from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.jobs.state.observed import Obstacle
 from tfjob_controller.jobs.state.podreasons import MAX_REASON
 from tfjob_controller.jobs.status.update import finished_status, invalid_status
+from tfjob_controller.kinds.tfjob.status import tfjob_work
 
 NEVER = pod_template({"name": "tensorflow"}, restartPolicy="Never")
 
@@ -315,7 +316,7 @@ def test_a_transition_time_moves_only_with_the_status() -> None:
 
 def test_workers_are_counted_for_the_scale_subresource() -> None:
     cluster = running_world(master(), workers(3))
-    assert cluster.job.status.workers == 3
+    assert cluster.job.status.worker_replicas == 3
     assert cluster.job.status.worker_selector == (
         "job_type=WORKER,kubeflow.org=,runtime_id=a6no,tf_job_name=example-job"
     )
@@ -331,7 +332,8 @@ def test_a_finished_job_is_never_touched_again() -> None:
     status = cluster.job.status
     cluster.change(suspend=True, worker_replicas=5)
     cluster.pods.clear()
-    assert cluster.settle().status is status
+    cluster.settle()
+    assert cluster.job.status is status
 
 
 @pytest.mark.parametrize(("waited", "wake_after", "delete"), [(0, 60.0, False), (59, 1.0, False), (60, 0.0, True)])
@@ -340,9 +342,10 @@ def test_a_finished_job_is_deleted_when_its_time_is_over(waited: float, wake_aft
     cluster.exits("master-0", 0)
     cluster.settle()
     cluster.advance(waited)
-    result = finished_status(cluster.job, cluster.now)
+    work = cluster.work
+    result = finished_status(work, cluster.now)
     assert (result.wake_after_seconds, result.delete_job) == (wake_after, delete)
-    assert result.status is cluster.job.status
+    assert result.status is work.status
 
 
 def test_where_nothing_is_to_be_cleaned_one_write_ends_the_job_and_says_when_its_time_is_over() -> None:
@@ -356,7 +359,7 @@ def test_where_nothing_is_to_be_cleaned_one_write_ends_the_job_and_says_when_its
 @pytest.mark.parametrize("seconds", [-1, 2**31])
 def test_a_time_to_live_that_is_refused_deletes_nothing(seconds: int) -> None:
     """Or the user would never read why the job is invalid."""
-    job = decoded(tfjob(ttlSecondsAfterFinished=seconds))
+    job = tfjob_work(decoded(tfjob(ttlSecondsAfterFinished=seconds)))
     result = invalid_status(job, "spec.ttlSecondsAfterFinished: must be from 0 to 2147483647", START)
     assert (result.status.phase, result.wake_after_seconds) == ("Failed", None)
     later = finished_status(replace(job, status=result.status), START)
@@ -364,7 +367,7 @@ def test_a_time_to_live_that_is_refused_deletes_nothing(seconds: int) -> None:
 
 
 def test_an_invalid_job_fails_at_once_and_for_good() -> None:
-    job = decoded(tfjob(), generation=4)
+    job = tfjob_work(decoded(tfjob(), generation=4))
     result = invalid_status(job, "Missing ReplicaSpec for chief: MASTER", START)
     status = result.status
     assert (status.phase, status.state, status.summary) == ("Failed", "Failed", "Failed")
@@ -383,7 +386,7 @@ def test_an_invalid_job_fails_at_once_and_for_good() -> None:
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "yesterday"])
 def test_a_finished_job_whose_end_was_edited_into_no_time_stays(text: str) -> None:
     cluster = running_world(master(), ttlSecondsAfterFinished=60)
-    ended = replace(cluster.job, status=replace(cluster.job.status, phase="Done", completion_time=text))
+    ended = replace(cluster.work, status=replace(cluster.status, phase="Done", completion_time=text))
     result = finished_status(ended, cluster.now)
     assert (result.delete_job, result.wake_after_seconds) == (False, None)
 
@@ -449,7 +452,7 @@ def test_what_somebody_has_to_do_is_never_cut() -> None:
 
 
 def test_a_refusal_names_the_field_in_the_reason_and_is_whole_elsewhere() -> None:
-    result = invalid_status(world().job, f"spec.x: {'y ' * 400}leave it out", START)
+    result = invalid_status(world().work, f"spec.x: {'y ' * 400}leave it out", START)
     assert result.status.reason.startswith("invalid job spec: spec.x: y")
     assert result.status.reason.endswith("leave it out")
     assert len(result.status.reason) <= MAX_REASON < len(result.events[0].note)

@@ -13,7 +13,6 @@ from helpers.kubeflowmanifests import kubeflow_trainjob, replicated_job
 from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world, pod_of
 from helpers.trainworld import ends
 from tfjob_controller.api.common.core import Terminated
-from tfjob_controller.api.common.status import TrainingStatus
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
     MAX_NODES,
@@ -25,8 +24,8 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 )
 from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
-from tfjob_controller.jobs.state.observed import is_finished
 from tfjob_controller.jobs.status.update import invalid_status
+from tfjob_controller.jobs.trainingjob import TrainingStatus, is_finished
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
 from tfjob_controller.util.timestamps import format_time
 

@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from helpers.trainworld import train_world, world_in_steps
-from tfjob_controller.api.common.status import JobCondition, ReplicaStatus, TrainingStatus
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.trainjob.types import JobsStatus, Metric, TrainJobStatus
 from tfjob_controller.jobs import reasons
 from tfjob_controller.jobs.status.update import invalid_status, waiting_status
+from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 
 NEW = TrainJobStatus()
@@ -21,10 +22,8 @@ def condition(type_: str, reason: str) -> JobCondition:
     return JobCondition(type_, "True", reason, "words", "2026-01-01T00:00:00Z", 1)
 
 
-def nodes(ready: str, **states: int) -> TrainingStatus:
-    return TrainingStatus(
-        phase="Running", replica_statuses=(ReplicaStatus("node", "Running", states),), ready={"node": ready}
-    )
+def nodes(ready: int, **states: int) -> TrainingStatus:
+    return TrainingStatus(phase="Running", roles=(RoleStatus("node", states, ready),))
 
 
 def test_a_new_job_has_no_state_and_no_phase() -> None:
@@ -71,16 +70,16 @@ def test_no_two_reasons_become_the_same() -> None:
 @pytest.mark.parametrize(
     ("status", "told", "column"),
     [
-        pytest.param(nodes("0/3", Unknown=3), JobsStatus("node", 3, 0, 0, 0, 0, 0), "0/3", id="nothing-was-made-yet"),
-        pytest.param(nodes("2/3", Running=3), JobsStatus("node", 3, 2, 3, 0, 0, 0), "2/3", id="two-are-ready"),
+        pytest.param(nodes(0, Unknown=3), JobsStatus("node", 3, 0, 0, 0, 0, 0), "0/3", id="nothing-was-made-yet"),
+        pytest.param(nodes(2, Running=3), JobsStatus("node", 3, 2, 3, 0, 0, 0), "2/3", id="two-are-ready"),
         pytest.param(
-            nodes("2/3", Running=2, Succeeded=1),
+            nodes(2, Running=2, Succeeded=1),
             JobsStatus("node", 3, 1, 2, 1, 0, 0),
             "2/3",
             id="who-has-succeeded-is-not-ready-but-counts-in-the-column",
         ),
         pytest.param(
-            nodes("1/3", Running=1, Failed=1, Succeeded=1), JobsStatus("node", 3, 0, 1, 1, 1, 0), "1/3", id="each"
+            nodes(1, Running=1, Failed=1, Succeeded=1), JobsStatus("node", 3, 0, 1, 1, 1, 0), "1/3", id="each"
         ),
     ],
 )
@@ -88,12 +87,11 @@ def test_how_far_the_pods_of_a_step_are(status: TrainingStatus, told: JobsStatus
     wire = to_wire(status, NEW)
     assert wire.jobs_status == (told,)
     assert wire.nodes == column
-    assert from_wire(wire).ready == status.ready
-    assert from_wire(wire).replica_statuses[0].states == status.replica_statuses[0].states
+    assert from_wire(wire).roles == status.roles
 
 
 def test_only_a_suspended_job_has_suspended_pods() -> None:
-    status = replace(nodes("0/2", Unknown=2), phase="Creating", conditions=(condition("Suspended", reasons.SUSPENDED),))
+    status = replace(nodes(0, Unknown=2), phase="Creating", conditions=(condition("Suspended", reasons.SUSPENDED),))
     assert to_wire(status, NEW).jobs_status[0].suspended == 2
 
 
@@ -111,7 +109,7 @@ def test_the_column_is_of_the_nodes_whatever_else_there_is() -> None:
 
 def test_what_the_trainer_does_not_decide_stays() -> None:
     before = TrainJobStatus(metrics=(Metric("loss", "0.1", "2026-01-01T00:00:00Z"),), progress="epoch 1", runtime="r")
-    wire = to_wire(nodes("0/1", Running=1), before)
+    wire = to_wire(nodes(0, Running=1), before)
     assert (wire.metrics, wire.progress, wire.runtime) == (before.metrics, before.progress, before.runtime)
 
 

@@ -1,0 +1,96 @@
+"""Converts between `TrainingStatus`, on which decisions are made, and the status of a TFJob."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfjob_controller.api.common.status import ready_count
+from tfjob_controller.api.tfjob.status import ReplicaStatus, ScalingStatus, TFJobStatus
+from tfjob_controller.api.tfjob.types import TFJob
+from tfjob_controller.jobs.status.counts import role_state
+from tfjob_controller.jobs.trainingjob import RoleStatus, Scaling, TrainingJob, TrainingStatus
+
+
+def to_wire(status: TrainingStatus, before: TFJobStatus) -> TFJobStatus:
+    """Returns the status of the TFJob. `before` supplies the field that TrainingStatus lacks."""
+    return TFJobStatus(
+        phase=status.phase,
+        state=status.state,
+        reason=status.reason,
+        replica_statuses=tuple(
+            ReplicaStatus(role.role.upper(), role_state(role.states), role.states) for role in status.roles
+        ),
+        control_paused=before.control_paused,
+        conditions=status.conditions,
+        observed_generation=status.observed_generation,
+        start_time=status.start_time,
+        completion_time=status.completion_time,
+        restarts=status.restarts,
+        disruptions=status.disruptions,
+        restart_counts=status.restart_counts,
+        succeeded_indexes=status.succeeded_indexes,
+        scaling=_scaling_status(status.scaling) if status.scaling is not None else None,
+        progress=status.progress,
+        worker_replicas=status.scaled_replicas,
+        worker_selector=status.scaled_selector,
+        ready={role.role: f"{role.ready}/{role.replicas}" for role in status.roles},
+        checkpoint=status.checkpoint,
+        summary=status.summary,
+    )
+
+
+def from_wire(status: TFJobStatus) -> TrainingStatus:
+    """Returns the status from which `to_wire` made this one."""
+    return TrainingStatus(
+        phase=status.phase,
+        state=status.state,
+        reason=status.reason,
+        roles=tuple(_role_status(replicas, status.ready) for replicas in status.replica_statuses),
+        conditions=status.conditions,
+        observed_generation=status.observed_generation,
+        start_time=status.start_time,
+        completion_time=status.completion_time,
+        restarts=status.restarts,
+        disruptions=status.disruptions,
+        restart_counts=status.restart_counts,
+        succeeded_indexes=status.succeeded_indexes,
+        scaling=_scaling(status.scaling) if status.scaling is not None else None,
+        progress=status.progress,
+        scaled_replicas=status.worker_replicas,
+        scaled_selector=status.worker_selector,
+        checkpoint=status.checkpoint,
+        summary=status.summary,
+    )
+
+
+def tfjob_work(job: TFJob) -> TrainingJob:
+    return TrainingJob(job.metadata, from_wire(job.status), job.spec.ttl_seconds_after_finished)
+
+
+def _role_status(replicas: ReplicaStatus, ready: Mapping[str, str]) -> RoleStatus:
+    role = replicas.role.lower()
+    return RoleStatus(role, replicas.states, ready_count(ready.get(role, "")))
+
+
+def _scaling_status(scaling: Scaling) -> ScalingStatus:
+    return ScalingStatus(
+        workers=scaling.replicas,
+        before=scaling.before,
+        target=scaling.target,
+        target_reason=scaling.target_reason,
+        reason=scaling.reason,
+        generation=scaling.attempt,
+        members=scaling.members,
+    )
+
+
+def _scaling(scaling: ScalingStatus) -> Scaling:
+    return Scaling(
+        replicas=scaling.workers,
+        before=scaling.before,
+        target=scaling.target,
+        target_reason=scaling.target_reason,
+        reason=scaling.reason,
+        attempt=scaling.generation,
+        members=scaling.members,
+    )
