@@ -191,27 +191,28 @@ class Reconciler(Generic[ObjectT]):
             return DONE
         if not self._kind.is_managed(job):
             return DONE
-        if is_finished(self._kind.work_of(job).status):
+        work = self._kind.work_of(job)
+        if is_finished(work.status):
             self._forget(key)
-            self._stop_restarted(job)
-            return self._delete_if_expired(key, job)
+            self._stop_restarted(job, work)
+            return self._delete_if_expired(key, job, work)
         record = self._record_of(key, job)
         if record.problem is not None:
             return self._fail_invalid(job, record, record.problem)
         if self._identity is not None and not self._identity.has_identity(job):
             job = self._write_identity(job, self._identity.identity_patch(job))
-            record = self._record_of(key, job)
+            record, work = self._record_of(key, job), self._kind.work_of(job)
         try:
             plan = record.plan = record.plan or self._kind.plan(job)
-            return self._sync_children(job, record, plan)
+            return self._sync_children(job, work, record, plan)
         except UnplannableError as error:
             # A framework may raise it as late as a child's environment is built.
             return self._wait_for_plan(job, record, error)
 
-    def _sync_children(self, job: ObjectT, record: _JobRecord[ObjectT], plan: Plan) -> Outcome:
+    def _sync_children(self, job: ObjectT, work: TrainingJob, record: _JobRecord[ObjectT], plan: Plan) -> Outcome:
         """Evaluates the job, and writes children, status and spec in this order. Events follow their writes."""
         now = self._clock.now()
-        current = record.debounce.with_pending(self._kind.work_of(job))
+        current = record.debounce.with_pending(work)
         observed = self._observe(job, plan)
         state = self._evaluate(current, plan, observed, now)
         has_lost_children, monotonic = record.has_lost_children(observed.count), self._clock.monotonic()
@@ -256,7 +257,7 @@ class Reconciler(Generic[ObjectT]):
             reverted = changes.reverted()
         return reverted_message(reverted)
 
-    def _stop_restarted(self, job: ObjectT) -> None:
+    def _stop_restarted(self, job: ObjectT, work: TrainingJob) -> None:
         """Stops what a kubelet starts again in the pods that a finished job has left (`cleanPodPolicy: None`)."""
         children, *_ = self._snapshots.children_to_stop(job)
         if not any(map(is_active, children)):
@@ -265,17 +266,17 @@ class Reconciler(Generic[ObjectT]):
             plan = self._kind.plan(job)
         except UnplannableError:
             return
-        state = evaluate(self._kind.work_of(job), plan, self._snapshots.take(job, plan), self._clock.now())
+        state = evaluate(work, plan, self._snapshots.take(job, plan), self._clock.now())
         if actions := plan_actions(state):
             self._apply(job, actions)
 
-    def _delete_if_expired(self, key: str, job: ObjectT) -> Outcome:
+    def _delete_if_expired(self, key: str, job: ObjectT, work: TrainingJob) -> Outcome:
         """Deletes a finished job once its time to live is over.
 
         The deletion of its children may arrive before its own, and queue it again. Its deletion is therefore kept until
         the watch confirms it, and not requested twice.
         """
-        result = finished_status(self._kind.work_of(job), self._clock.now())
+        result = finished_status(work, self._clock.now())
         if not result.delete_job:
             return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
         if not self._kind.is_deleted_when_expired:

@@ -38,6 +38,8 @@ class JobSeries:
     """The beginning of their names."""
     counts_workers: bool = False
     """Whether there are series of the number of workers, and of its changes from the start on."""
+    replica_type: Callable[[str], str] = str
+    """Returns the type of a role's replicas as the API of these jobs names it."""
 
 
 class JobMetrics:
@@ -125,14 +127,10 @@ class JobMetrics:
 
 
 class JobCollector:
-    """`<prefix>_jobs`, `<prefix>_replicas` and `<prefix>_restarts_max`, counted in the cache at each scrape."""
+    """`<prefix>_jobs`, `<prefix>_replicas` and so on, counted in the cache at each scrape."""
 
-    def __init__(
-        self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]], type_of: Callable[[str], str] = str
-    ) -> None:
-        """`type_of` returns the type of a role's replicas as the API of these jobs names it."""
-        self._type_of = type_of
-        self._prefix = prefix
+    def __init__(self, series: JobSeries, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
+        self._series = series
         self._jobs = jobs
 
     def describe(self) -> Iterable[Metric]:
@@ -143,48 +141,37 @@ class JobCollector:
         by_phase = Tally((job.metadata.namespace, job.status.phase, job.status.state) for job in jobs)
         replicas: Tally[tuple[str, str, str]] = Tally()
         for job in jobs:
-            for role_status in job.status.roles:
-                type_ = self._type_of(role_status.role)
-                for state, count in role_status.states.items():
+            for role in job.status.roles:
+                type_ = self._series.replica_type(role.role)
+                for state, count in role.states.items():
                     replicas[job.metadata.namespace, type_, state] += count
-        return _filled(self._families(), (by_phase, replicas, _most_restarts(jobs)))
+        workers = _workers(jobs) if self._series.counts_workers else ()
+        return _filled(self._families(), (by_phase, replicas, _most_restarts(jobs), *workers))
 
     def _families(self) -> tuple[GaugeMetricFamily, ...]:
-        return (
+        prefix = self._series.prefix
+        families = (
             GaugeMetricFamily(
-                f"{self._prefix}_jobs",
+                f"{prefix}_jobs",
                 "Jobs that exist, by phase and state, as the leader sees them.",
                 labels=["namespace", "phase", "state"],
             ),
             GaugeMetricFamily(
-                f"{self._prefix}_replicas",
+                f"{prefix}_replicas",
                 "Replicas of jobs, by type and state, as the leader sees them.",
                 labels=["namespace", "type", "state"],
             ),
             GaugeMetricFamily(
-                f"{self._prefix}_restarts_max",
+                f"{prefix}_restarts_max",
                 "Highest number of restarts of an unfinished job, by namespace, as the leader sees them.",
                 labels=["namespace"],
             ),
         )
-
-
-class WorkerCollector:
-    """`<prefix>_workers_*`, counted in the cache at each scrape."""
-
-    def __init__(self, prefix: str, jobs: Callable[[], Iterable[TrainingJob]]) -> None:
-        self._prefix = prefix
-        self._jobs = jobs
-
-    def describe(self) -> Iterable[Metric]:
-        return [*self._families()]
-
-    def collect(self) -> Iterable[Metric]:
-        return _filled(self._families(), _workers(self._jobs()))
-
-    def _families(self) -> tuple[GaugeMetricFamily, ...]:
-        name = f"{self._prefix}_workers"
+        if not self._series.counts_workers:
+            return families
+        name = f"{prefix}_workers"
         return (
+            *families,
             GaugeMetricFamily(f"{name}_actual", "Existing workers of unfinished jobs.", labels=["namespace"]),
             GaugeMetricFamily(f"{name}_desired", "Desired workers of unfinished jobs.", labels=["namespace"]),
         )

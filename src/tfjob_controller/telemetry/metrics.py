@@ -33,7 +33,6 @@ from tfjob_controller.telemetry.jobmetrics import (
     JobSeries,
     TrainingCollector,
     TrainingOfJob,
-    WorkerCollector,
 )
 
 # 10 ns to 1,000 s, the buckets of controller-runtime.
@@ -72,10 +71,7 @@ class Metrics:
     def collect_jobs(self, jobs_of: Callable[[JobSeries], Iterable[TrainingJob]]) -> None:
         """Show the jobs of all series by phase and state, their replicas and their workers."""
         for series in self.jobs:
-            jobs = partial(jobs_of, series)
-            self.registry.register(JobCollector(series.prefix, jobs, series.replica_type))
-            if series.counts_workers:
-                self.registry.register(WorkerCollector(series.prefix, jobs))
+            self.registry.register(JobCollector(series, partial(jobs_of, series)))
 
     def collect_informers(self, statistics: Callable[[], Mapping[str, InformerStatistics]]) -> None:
         """Show the statistics of informers, by resource."""

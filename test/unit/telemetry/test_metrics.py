@@ -12,7 +12,7 @@ from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry.jobmetrics import JobSeries
 from tfjob_controller.telemetry.metrics import Metrics
 
-TFJOBS = JobSeries("tfjob", counts_workers=True)
+TFJOBS = JobSeries("tfjob", counts_workers=True, replica_type=str.upper)
 
 
 @pytest.fixture

@@ -173,7 +173,7 @@ KIND = Kind(
     label=TFJOBS.kind,
     queue_page="queue",
     logs_page="tfjob-logs",
-    series=JobSeries("tfjob", counts_workers=True),
+    series=JobSeries("tfjob", counts_workers=True, replica_type=str.upper),
     is_enabled=lambda options: True,
     new_caches=TFJobCaches,
     new_adapter=_adapter,
