@@ -122,7 +122,9 @@ def test_a_status_of_thousands_of_types_and_states_has_a_bounded_number_of_serie
     forged = job("hostile", TrainingStatus(phase="x", roles=types))
     real = RoleStatus("worker", {"Running": 4})
     good = job("team", TrainingStatus(phase="Running", roles=(real,)))
-    shown = registry(JobCollector(JobSeries("tfjob", counts_workers=True, replica_type=str.upper), lambda: [forged, good]))
+    shown = registry(
+        JobCollector(JobSeries("tfjob", counts_workers=True, replica_type=str.upper), lambda: [forged, good])
+    )
     assert len(generate_latest(shown).splitlines()) < 200
     labels = {"namespace": "team", "type": "WORKER", "state": "Running"}
     assert shown.get_sample_value("tfjob_replicas", labels) == 4
