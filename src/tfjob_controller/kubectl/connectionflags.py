@@ -105,7 +105,8 @@ def command_first(argv: Sequence[str]) -> Sequence[str]:
             # A value may follow a short flag without a space: `-nteam`.
             action, equals = actions.get(flag[:2]), flag[2:]
         if action is None:
-            return argv
+            # The error is about this flag; with an empty token before it, it may be the token.
+            return argv if has_token(argv) else argv[index:]
         index += 1 if equals or action.nargs == 0 else 2
     return [argv[index], *argv[:index], *argv[index + 1 :]] if index < len(argv) else argv
 

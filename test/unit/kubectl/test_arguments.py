@@ -70,6 +70,16 @@ def test_a_level_of_verbosity_is_optional_and_never_the_next_word(words: list[st
     assert (parsed.verbosity, str(parsed.job)) == (level, job)
 
 
+@pytest.mark.parametrize(
+    ("line", "flag"),
+    [("-n team -x list", "-x"), ("-nteam --what=s list", "--what"), ("--token= -x3cr3t list", "--token")],
+)
+def test_an_unknown_flag_before_the_command_is_named_and_no_token(line: str, flag: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line.split())
+    assert str(caught.value) == f"unknown flag: {flag} (see `kubectl tfjob --help`)"
+
+
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 @pytest.mark.parametrize("before", [("-n", "team"), ("-nteam",), ("-v6", "--context=other")], ids=" ".join)
 def test_help_is_shown_behind_flags_that_choose_a_cluster(
