@@ -9,7 +9,7 @@ import msgspec
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.schema import describe
 
-# More digits are of no count of replicas.
+# A longer text is no number of replicas.
 _MAX_DIGITS = 9
 
 

@@ -13,6 +13,7 @@ from helpers.kubeflowmanifests import kubeflow_trainjob, replicated_job
 from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world, pod_of
 from helpers.trainworld import ends
 from tfjob_controller.api.common.core import Terminated
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
     MAX_NODES,
@@ -25,7 +26,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
 from tfjob_controller.jobs.status.update import invalid_status
-from tfjob_controller.jobs.trainingjob import TrainingStatus, is_finished
+from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus, is_finished
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status
 from tfjob_controller.util.timestamps import format_time
 
@@ -211,6 +212,29 @@ def test_the_record_survives_and_belongs_to_one_job() -> None:
     # The manifest was copied with its annotations.
     other = replace(recorded(job), metadata=replace(recorded(job).metadata, uid="another"))
     assert recorded_status(other) == TrainingStatus()
+
+
+def test_the_record_has_the_names_of_a_tfjobs_status() -> None:
+    condition = JobCondition("Running", "True", "ChiefRunning", "node-0 runs", "2026-01-01T00:00:00Z", 1)
+    status = TrainingStatus(
+        phase="Running",
+        state="Running",
+        roles=(RoleStatus("node", {"Running": 2}, 1),),
+        conditions=(condition,),
+        observed_generation=1,
+        start_time="2026-01-01T00:00:00Z",
+        restart_counts={"node-1": 2},
+        succeeded_indexes=("dataset-initializer-0",),
+        summary="Pending",
+    )
+    assert record_of(JOB, status) == (
+        '{"uid":"uid-job","status":{"phase":"Running","state":"Running","replicaStatuses":[{"tf_replica_type":"node",'
+        '"state":"Running","ReplicasStates":{"Running":2}}],"conditions":[{"type":"Running","status":"True","reason":'
+        '"ChiefRunning","message":"node-0 runs","lastTransitionTime":"2026-01-01T00:00:00Z","observedGeneration":1}],'
+        '"observedGeneration":1,"startTime":"2026-01-01T00:00:00Z","restartCounts":{"node-1":2},"succeededIndexes":'
+        '["dataset-initializer-0"],"ready":{"node":"1/2"},"summary":"Pending"}}'
+    )
+    assert recorded_status(with_record(JOB, record_of(JOB, status))) == status
 
 
 def test_the_record_of_the_largest_job_survives() -> None:
