@@ -82,7 +82,9 @@ class ChildKind(Generic[ObjectT]):
     """Whether only jobs of some kinds may have such children, and run without them as well."""
 
 
-def child_kinds(*, gangs: bool, autoscalers: bool, pod_groups: Resource[Any] | None) -> Sequence[ChildKind[Any]]:
+def child_kinds(
+    *, gangs: bool, optional: Collection[Resource[Object]], pod_groups: Resource[Any] | None
+) -> Sequence[ChildKind[Any]]:
     """Returns the only list of the kinds of children. For the parameters see `ControllerCaches`."""
     kinds: list[ChildKind[Any]] = [
         ChildKind(JOBS.with_decoder(decode_job), BY_OWNER, state_matters, job_priority, is_strict=True),
@@ -97,7 +99,7 @@ def child_kinds(*, gangs: bool, autoscalers: bool, pod_groups: Resource[Any] | N
         kinds.append(ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0))
     if pod_groups is not None:
         kinds.append(ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters))
-    if autoscalers:
+    if HORIZONTAL_POD_AUTOSCALERS in optional:
         resource = HORIZONTAL_POD_AUTOSCALERS.with_decoder(decode_autoscaler)
         kinds.append(ChildKind(resource, BY_OWNER, autoscaler_matters, is_optional=True))
     return kinds
@@ -107,8 +109,8 @@ class ControllerCaches:
     """Caches of children with their clients. `namespace` "" means all namespaces.
 
     `kinds` are the caches of the kinds of jobs, which are started and observed with these. Without `gangs` Gangs are
-    neither watched nor written, without `autoscalers` not HorizontalPodAutoscalers. `pod_groups` is the kind that
-    represents a gang to another scheduler.
+    neither watched nor written. `optional` are the optional kinds of children that jobs of some kind may have;
+    `pod_groups` is the kind that represents a gang to another scheduler.
     """
 
     def __init__(
@@ -119,11 +121,11 @@ class ControllerCaches:
         kinds: Sequence[KindCaches] = (),
         *,
         gangs: bool = True,
-        autoscalers: bool = True,
+        optional: Collection[Resource[Object]] = (HORIZONTAL_POD_AUTOSCALERS,),
         pod_groups: Resource[Any] | None = None,
     ) -> None:
         self._pod_groups = pod_groups
-        self._kinds = child_kinds(gangs=gangs, autoscalers=autoscalers, pod_groups=pod_groups)
+        self._kinds = child_kinds(gangs=gangs, optional=optional, pod_groups=pod_groups)
         self.watched: Mapping[Resource[Object], Informer[Any]] = {
             child.resource: Informer(
                 requester,

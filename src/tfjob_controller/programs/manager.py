@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 
 import structlog
 
-from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, read_controller_config
 from tfjob_controller.controller.caches import ControllerCaches
@@ -137,7 +136,7 @@ class Manager:
             self._clock,
             list(self.jobs.values()),
             gangs=options.gang_scheduling != terms.OFF and gangs.backend is None,
-            autoscalers=any(HORIZONTAL_POD_AUTOSCALERS in kind.optional_children for kind in kinds),
+            optional=[child for kind in kinds for child in kind.optional_children],
             pod_groups=gangs.backend.resource if gangs.backend is not None else None,
         )
         self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)
@@ -337,10 +336,7 @@ def workers_of_namespace(options: RunOptions) -> int | None:
 
 
 def gang_policy(options: RunOptions) -> terms.GangPolicy:
-    """Returns the gang policy of the flags.
-
-    It has no backend if no job is a gang; then none of its kinds is watched.
-    """
+    """Returns the gang policy of the flags. Without gangs it has no backend, and no kind of a backend is watched."""
     backend = BACKENDS.get(options.gang_backend) if options.gang_scheduling != terms.OFF else None
     own_name = backend.scheduler_name if backend is not None else GANG_SCHEDULER
     return terms.GangPolicy(
