@@ -166,6 +166,8 @@ def _status(job: Object) -> Object:
 def _without_counts(job: Object) -> Object:
     metadata = {name: job["metadata"].get(name) for name in ("labels", "annotations", "finalizers")}
     status = {name: value for name, value in _status(job).items() if name not in {*COUNTS, SUCCESSES}}
+    # The message of Running names a node that runs.
+    status["conditions"] = [{**condition, "message": ""} for condition in status.get("conditions", ())]
     return {"metadata": metadata, "spec": job["spec"], "status": status}
 
 

@@ -64,10 +64,12 @@ class Play:
             replace_deletes(actions, tuple(delete for delete in actions.deletes if not delete.foreground))
         )
         self._check_members()
-        before = cluster.job.status
-        result = next_status(cluster.state)
-        cluster.job = replace(cluster.job, status=result.status)
-        return bool(actions) or result.status is not before
+        state = cluster.state
+        result = next_status(state)
+        if result.status is state.status:
+            return bool(actions)
+        cluster.job = cluster.kind.written(cluster.job, result.status)
+        return True
 
     def settle(self) -> None:
         for _ in range(20):
