@@ -30,7 +30,7 @@ class WrongClock(RealClock):
 def test_a_controller_with_a_wrong_clock_judges_and_writes_by_the_api_servers_time(
     hours: int, control_plane: Cluster, api: Api, kubectl: Kubectl, namespace: str
 ) -> None:
-    """Two hours ahead, it told at once of pods that are missing for 30 s, and deleted pods that had just ended."""
+    """Two hours ahead, it told at once of pods that are missing for 30 s."""
     jobs, ahead = Jobs(api, namespace), timedelta(hours=hours)
     with (
         fleet_kubelet(api, namespace),

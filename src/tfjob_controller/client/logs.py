@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from tfjob_controller.api.common.core import PODS, ContainerStatus, Pod, Terminated
 from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_views
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
+from tfjob_controller.client.reports import server_now
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
 from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.state.terminations import in_words, why_never_started
@@ -232,7 +232,7 @@ class LogReader:
                 job = self._reader.job(self._name)
                 observed = self._reader.children(job)
                 status = status_of(job)
-                self._seen = list(replica_views(job, observed, datetime.now(UTC))), is_finished(status)
+                self._seen = list(replica_views(job, observed, server_now(self._requester))), is_finished(status)
                 self._failure = status.reason if FAILED in (status.phase, status.state) else ""
                 self._looked_at = time.monotonic()
             return self._seen

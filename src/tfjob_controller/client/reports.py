@@ -136,7 +136,8 @@ def read_report(requester: Requester, program: str, time: str, namespace: str = 
         if lease is None:
             return StatusReport(program, time, _state_without_lease(requester, program, namespace))
         state = _state(lease, time, requester.server_time())
-        if state == STOPPED and _may_have_ready_pod(requester, program, namespace):
+        # Without the time of a status, only a pod elsewhere shows that the Lease is a leftover.
+        if state == STOPPED and _may_have_ready_pod(requester, program, namespace if time else ""):
             state = UNKNOWN
     except ApiError:
         return StatusReport(program, time, UNKNOWN)

@@ -17,6 +17,8 @@ from tfjob_controller.util.clock import Clock
 
 # Smaller differences do no harm, and the API server's time is known to some seconds only.
 TOLERANCE_SECONDS = 5.0
+# How long the API server must disagree until its time is taken again. Several servers may have several times.
+DISAGREEMENT_SECONDS = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -24,33 +26,44 @@ log = structlog.get_logger(__name__)
 class ServerClock:
     """A clock with the wall time of the API server, where that of `clock` differs by more than `TOLERANCE_SECONDS`.
 
-    `server_time` is `Requester.server_time`. All durations are those of `clock`. Safe to use from any thread.
+    `server_time` is `Requester.server_time`. After the first response time passes with the monotonic time of `clock`,
+    so that steps of the machine's wall time have no effect. Safe to use from any thread.
     """
 
     def __init__(self, clock: Clock, server_time: Callable[[], datetime | None]) -> None:
         self._clock = clock
         self._server_time = server_time
-        self._difference = timedelta()
+        # A wall time, and the monotonic time at that moment.
+        self._origin: tuple[datetime, float] | None = None
+        self._disagrees_since: float | None = None
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
     def now(self) -> datetime:
-        own, server = self._clock.now(), self._server_time()
+        monotonic, server = self._clock.monotonic(), self._server_time()
         if server is None:
-            return own + self._difference
-        difference = server - own
-        # The same value as long as it is good enough: a time that goes back by a second would confuse readers.
-        if abs((difference - self._difference).total_seconds()) > TOLERANCE_SECONDS:
-            is_equal = abs(difference.total_seconds()) <= TOLERANCE_SECONDS
-            self._difference = timedelta() if is_equal else difference
-            log.warning(
-                "the clock of this machine agrees with the API server's again"
-                if is_equal
-                else "the clock of this machine is wrong: the API server's is used",
-                ahead_seconds=round(-difference.total_seconds()),
-            )
-        return own + self._difference
+            return self._clock.now()
+        if self._origin is None:
+            self._origin = (self._first(server), monotonic)
+        origin, since = self._origin
+        now = origin + timedelta(seconds=monotonic - since)
+        if abs((server - now).total_seconds()) <= TOLERANCE_SECONDS:
+            self._disagrees_since = None
+        elif self._disagrees_since is None:
+            self._disagrees_since = monotonic
+        elif monotonic - self._disagrees_since > DISAGREEMENT_SECONDS:
+            log.warning("the API server's clock was changed", by_seconds=round((server - now).total_seconds()))
+            self._origin, self._disagrees_since, now = (server, monotonic), None, server
+        return now
+
+    def _first(self, server: datetime) -> datetime:
+        own = self._clock.now()
+        ahead_seconds = (own - server).total_seconds()
+        if abs(ahead_seconds) <= TOLERANCE_SECONDS:
+            return own
+        log.warning("the clock of this machine is wrong: the API server's is used", ahead_seconds=round(ahead_seconds))
+        return server
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None) -> None:
         self._clock.wait(condition, timeout_seconds)

@@ -63,7 +63,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def _as_flags(arguments: Sequence[str]) -> Sequence[str]:
     """`help COMMAND` and `version` are `COMMAND --help` and `--version`, as for kubectl."""
     if arguments[:1] == ["version"]:
-        return ["--version", *arguments[1:]]
+        return ["--version"]
     # Flags that choose a cluster may stand in between.
     return [*arguments[1:][-1:], "--help"] if arguments[:1] == ["help"] else arguments
 

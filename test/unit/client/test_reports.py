@@ -92,6 +92,7 @@ def test_a_ready_pod_of_the_installation_shows_that_the_lease_is_a_leftover(api:
     lease(api, "tfjob-system", OLD)
     ready_pod(api, "team")
     assert read(api).state == "stopped"
+    assert read(api, time="").state == "unknown", "without a status, the installation may be that of the pod"
     ready_pod(api, "tfjob-system")
     assert read(api).state == "unknown"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from helpers.fakeclock import FakeClock
-from tfjob_controller.kube.serverclock import ServerClock
+from tfjob_controller.kube.serverclock import DISAGREEMENT_SECONDS, ServerClock
 
 
 @pytest.mark.parametrize(("ahead_seconds", "is_corrected"), [(120, True), (-3600, True), (5, False), (-5, False)])
@@ -22,16 +22,33 @@ def test_without_a_response_the_time_is_that_of_the_machine() -> None:
     assert ServerClock(own, lambda: None).now() == own.now()
 
 
-def test_a_corrected_time_does_not_follow_each_response() -> None:
-    own, late = FakeClock(), timedelta(seconds=120)
-    clock = ServerClock(own, lambda: server)
-    server: datetime | None = own.now() - late
-    first = clock.now()
-    server = own.now() - late - timedelta(seconds=2)
-    assert clock.now() == first
-    server = None
-    assert clock.now() == first
-    own.advance(10)
-    assert clock.now() == first + timedelta(seconds=10)
+def test_a_step_of_the_machines_clock_has_no_effect() -> None:
+    own = FakeClock()
     server = own.now()
-    assert clock.now() == own.now(), "it was set right"
+    clock = ServerClock(own, lambda: server)
+    first = clock.now()
+    own.jump(3600)
+    assert clock.now() == first
+    own.advance(3)
+    assert clock.now() == first + timedelta(seconds=3)
+
+
+def test_of_several_servers_with_several_times_one_is_followed() -> None:
+    own = FakeClock()
+    begin = own.now()
+    offsets = [timedelta(), timedelta(seconds=7)] * 40
+    clock = ServerClock(own, lambda: own.now() + offset)
+    for number, offset in enumerate(offsets):  # noqa: B007 -- the clock reads it
+        assert clock.now() == begin + timedelta(seconds=number)
+        own.advance(1)
+
+
+def test_a_time_that_the_server_keeps_to_is_taken() -> None:
+    own = FakeClock()
+    change = timedelta()
+    clock = ServerClock(own, lambda: own.now() + change)
+    assert clock.now() == own.now()
+    change = timedelta(hours=1)
+    assert clock.now() == own.now()
+    own.advance(DISAGREEMENT_SECONDS + 1)
+    assert clock.now() == own.now() + change

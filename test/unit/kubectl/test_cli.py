@@ -105,6 +105,7 @@ def test_an_unknown_flag_shows_the_usage_of_its_command_and_where_its_help_is(
     ("arguments", "begins"),
     [
         (["version"], "kubectl tfjob 0."),
+        (["-n", "team", "version"], "kubectl tfjob 0."),
         (["help"], "usage: kubectl tfjob [-h]"),
         (["help", "wait"], "usage: kubectl tfjob wait [-h]"),
         (["-n", "team", "help", "wait"], "usage: kubectl tfjob wait [-h]"),

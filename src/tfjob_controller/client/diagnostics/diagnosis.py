@@ -267,7 +267,7 @@ def _initializing(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
     replica, container_name = min(running.items())
     more = f" (also in {len(running) - 1} more)" if len(running) > 1 else ""
     meta, word = case.seen.metadata, case.seen.kind.word
-    log = f"kubectl tfjob logs {word}/{meta.name} -n {meta.namespace} -c {container_name}"
+    log = f"kubectl tfjob logs {word}/{meta.name} -n {meta.namespace} --replica {replica} -c {container_name}"
     return Diagnosis(f"{replica}: its init container {container_name} runs{more}", f"its program starts then; {log}")
 
 

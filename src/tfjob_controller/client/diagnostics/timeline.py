@@ -141,6 +141,10 @@ def _of_pod(pod: Object) -> Iterator[TimelineEntry]:
     yield from _life(source, pod, replica)
     for condition in status.get("conditions", ()):
         if condition["type"] == "Ready" and condition.get("reason") in _POD_ENDED:
+            if status.get("reason"):
+                text = _with_why("ended by the kubelet", status["reason"], status.get("message", ""))
+                moment = condition.get("lastTransitionTime") or ""
+                yield TimelineEntry(moment, source, CONDITION, text, replica, is_warning=True)
             continue
         if condition["type"] in ("PodScheduled", "Ready", "DisruptionTarget"):
             yield _pod_condition(pod, source, replica, condition)
@@ -299,8 +303,10 @@ def _messages(condition: TimelineEntry) -> Iterator[str]:
 
 def _is_shortened(short: str, text: str) -> bool:
     """Whether `short` is the text, perhaps without its middle."""
-    head, _, tail = short.rpartition("…")
-    return bool(short) and len(short) <= len(text) and text.startswith(head) and text.endswith(tail)
+    head, middle, tail = short.rpartition("…")
+    if not middle:
+        return short == text
+    return len(short) <= len(text) and text.startswith(head) and text.endswith(tail)
 
 
 def _without(why: str, text: str) -> str:

@@ -29,8 +29,9 @@ RETRYABLE_EXIT_CODES = tuple(range(FIRST_RETRYABLE, LAST_EXIT_CODE + 1))
 # A termination message may have 4 KiB. Events and conditions have this much of it, and also name the replica, its exit
 # code and the number of restarts.
 _MAX_LAST_WORDS = 800
-# A stack frame of a Python traceback, and a line that does not begin an exception. PyTorch prepends the rank.
+# The first line of a Python traceback, its frames, and the lines that belong to them. PyTorch prepends the rank.
 _RANK = r"(?:\[rank\d+\]: )?"
+_HEADER = re.compile(rf"{_RANK}Traceback \(most recent call last\):\s*")
 _FRAME = re.compile(rf'{_RANK}\s+File "[^"]*", line \d')
 _INDENTED = re.compile(rf"{_RANK}(?:\s|$)")
 # containerd's exit code of a container that did not start.
@@ -90,16 +91,17 @@ def how_it_ended(exited: Terminated) -> str:
 
 
 def error_of(message: str) -> str:
-    """Returns a termination message on one line: of a Python traceback only the exception and what follows it.
+    """Returns a termination message on one line, without the stack frames of Python tracebacks.
 
-    The message is the end of a log, in which the first lines of the traceback may be missing.
+    All other lines stay: which of several exceptions is the cause cannot be known. The message is the end of a log, in
+    which the first lines of a traceback may be missing.
     """
-    lines = message.splitlines()
-    frames = [index for index, line in enumerate(lines) if _FRAME.match(line)]
-    if frames:
-        after = (index for index in range(frames[-1], len(lines)) if not _INDENTED.match(lines[index]))
-        lines = lines[next(after, 0) :]
-    return " ".join(" ".join(lines).split())
+    kept, is_in_frames = [], False
+    for line in message.splitlines():
+        is_in_frames = bool(_FRAME.match(line)) or (is_in_frames and bool(_INDENTED.match(line)))
+        if not is_in_frames and not _HEADER.fullmatch(line):
+            kept.append(line)
+    return " ".join(" ".join(kept or [message]).split())
 
 
 def why_never_started(ended: Terminated) -> str:

@@ -33,7 +33,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib import metadata
 from urllib.parse import urlencode, urlsplit
@@ -157,7 +157,7 @@ class Transport:
         self._streams: set[HttpLineStream] = set()
         self._requests = self._retries = 0
         # The header `Date` of the last response that came at once, and when it arrived.
-        self._date: tuple[str, datetime | None] = ("", None)
+        self._date = ("", 0.0)
         url = urlsplit(config.host)
         self._host = url.netloc
         self._prefix = config.request_prefix
@@ -211,7 +211,7 @@ class Transport:
         """See `Requester.server_time`."""
         text, arrival = self._date
         date = _parse_date(text)
-        return None if date is None or arrival is None else date + (self._clock.now() - arrival)
+        return None if date is None else date + timedelta(seconds=self._clock.monotonic() - arrival)
 
     def close(self) -> None:
         """End all streams, close idle connections, refuse further requests. Running requests finish or time out."""
@@ -281,7 +281,7 @@ class Transport:
                 self._pool_for(call, is_stream), request, seconds, is_stream=is_stream, max_bytes=self._max_bytes
             )
             code = str(response.status)
-            self._note_date(response.headers.get("date"), self._clock.monotonic() - begin)
+            self._note_date(response.headers.get("date"), begin, self._clock.monotonic())
         except ResponseTooLargeError as error:
             is_unknown = call.method != "GET"
             raise ApiError(413, RESPONSE_TOO_LARGE, f"{self._host}: {error}", outcome_unknown=is_unknown) from error
@@ -293,10 +293,10 @@ class Transport:
             return response
         raise self._refused(call.method, response)
 
-    def _note_date(self, date: str | None, seconds: float) -> None:
+    def _note_date(self, date: str | None, begin: float, arrival: float) -> None:
         """The server writes the date before the body, so that of a response which takes long is of the past."""
-        if date and (seconds <= _PROMPT_SECONDS or not self._date[0]):
-            self._date = (date, self._clock.now())
+        if date and (arrival - begin <= _PROMPT_SECONDS or not self._date[0]):
+            self._date = (date, arrival)
 
     def _tell(self, call: _Call, code: str, seconds: float) -> None:
         self._observer.request_finished(call.method, self._host, code, seconds)

@@ -93,7 +93,7 @@ class LeaderMetrics(Protocol):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """The spec of a Lease. The times are the holder's wall clock, for people."""
+    """The spec of a Lease. The times are the holder's clock, for people."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

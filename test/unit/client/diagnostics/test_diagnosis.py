@@ -218,7 +218,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(
             case(seen(), pods=[initializing("worker-1"), initializing("worker-0"), pod("ps-0")]),
             "worker-0: its init container fetch runs (also in 1 more)",
-            "its program starts then; kubectl tfjob logs tfjob/train -n team -c fetch",
+            "its program starts then; kubectl tfjob logs tfjob/train -n team --replica worker-0 -c fetch",
             id="an init container",
         ),
         pytest.param(

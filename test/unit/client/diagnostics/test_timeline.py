@@ -12,6 +12,7 @@ from tfjob_controller.client.diagnostics.timeline import (
     OBJECT,
     TimelineEntry,
     _of_checkpoints,
+    _of_pod,
     fold_entries,
     is_routine,
     sort_entries,
@@ -151,6 +152,15 @@ def test_why_a_job_ended_is_told_once(why: str) -> None:
         f"Failed is True: BackoffLimitExceeded: {whole}",
     ]
     assert len(fold_entries([entry for entry in entries if entry is not ended])) == 5
+
+
+def test_a_pod_that_its_kubelet_has_ended_is_shown_without_an_end_of_a_container() -> None:
+    status = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    ready = {"type": "Ready", "status": "False", "reason": "PodFailed", "lastTransitionTime": at(3)}
+    pod = {"metadata": {"name": "a"}, "spec": {}, "status": {**status, "conditions": [ready]}}
+    assert [(entry.text, entry.is_warning) for entry in sort_entries(_of_pod(pod))] == [
+        ("ended by the kubelet: Evicted: low on memory", True)
+    ]
 
 
 def test_lines_of_several_reconciles_stay_apart_where_their_ids_are_shown() -> None:

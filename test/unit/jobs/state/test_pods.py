@@ -96,28 +96,31 @@ PASSING = [
 FRAMES = 'File "/train.py", line 3, in main\n    raise ValueError("no data")\n'
 
 
+HEADER = "Traceback (most recent call last):\n"
+
+
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        (f"step 1\nTraceback (most recent call last):\n  {FRAMES}ValueError: no data\n", "ValueError: no data"),
+        (f"step 1\n{HEADER}  {FRAMES}ValueError: no data\n", "step 1 ValueError: no data"),
         # The beginning of the log is cut off.
-        (f"n, in <module>\n  {FRAMES}  {FRAMES}ValueError: no data\nsee the docs", "ValueError: no data see the docs"),
+        (f"  {FRAMES}  {FRAMES}ValueError: no data\nsee the docs", "ValueError: no data see the docs"),
         (
             '[rank1]: Traceback (most recent call last):\n[rank1]:   File "a.py", line 1\n[rank1]:     x = (\n'
             "[rank1]:         ^\n[rank1]: SyntaxError: '(' was never closed",
             "[rank1]: SyntaxError: '(' was never closed",
         ),
+        # What follows the cause: at the exit of the interpreter, or in another process.
         (
-            f"Traceback:\n  {FRAMES}KeyError: 1\n\nDuring handling, another one:\n\nTraceback:\n  {FRAMES}"
-            "ValueError: no data",
-            "ValueError: no data",
+            f"{HEADER}  {FRAMES}OutOfMemoryError: CUDA\nException ignored in: <a>\n{HEADER}  {FRAMES}TypeError: None",
+            "OutOfMemoryError: CUDA Exception ignored in: <a> TypeError: None",
         ),
-        (f"Traceback:\n  {FRAMES}", " ".join(f"Traceback: {FRAMES}".split())),
+        (f"{HEADER}  {FRAMES}", " ".join(f"{HEADER} {FRAMES}".split())),
         ("out of\n  space", "out of space"),
         ("", ""),
     ],
 )
-def test_of_a_traceback_the_exception_is_told(message: str, error: str) -> None:
+def test_the_frames_of_a_traceback_are_left_out(message: str, error: str) -> None:
     assert error_of(message) == error
 
 
