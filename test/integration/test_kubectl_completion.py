@@ -83,7 +83,7 @@ def candidates(line: str, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) 
         pytest.param("describe ", ["alpha", "tfjob/twin", "beta", "trainjob/twin"], id="jobs"),
         pytest.param("describe trainjob/b", ["trainjob/beta"], id="jobs of a kind that begin so"),
         pytest.param("delete alpha ", ["tfjob/twin", "beta", "trainjob/twin"], id="further jobs"),
-        pytest.param("scale ", ["alpha", "twin"], id="jobs that can be scaled"),
+        pytest.param("scale ", ["alpha", "tfjob/twin", "beta", "trainjob/twin"], id="jobs that can be scaled"),
         pytest.param("list --namespace=kube-p", ["kube-public"], id="namespaces"),
     ],
 )

@@ -92,9 +92,9 @@ class TFJobStatus(_Value, frozen=True):
     progress: Annotated[
         Progress | None, describe("The steps of a job with autoscaling.totalSteps or autoscaling.progress.")
     ] = None
-    worker_replicas: Annotated[
-        int, describe("The number of existing workers, for the scale subresource.", format="int32")
-    ] = 0
+    workers: Annotated[int, describe("The number of existing workers, for the scale subresource.", format="int32")] = (
+        msgspec.field(name="workerReplicas", default=0)
+    )
     worker_selector: Annotated[str, describe("The label selector of the workers' pods, for the scale subresource.")] = (
         ""
     )

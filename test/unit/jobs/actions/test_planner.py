@@ -242,7 +242,7 @@ def test_of_fewer_workers_the_highest_index_goes_first_and_its_job_stays_until_i
         ("services", "example-job-worker-a6no-2", False),
     ]
     cluster.settle()
-    assert (cluster.job.status.worker_replicas, cluster.job.status.ready["worker"]) == (1, "1/1")
+    assert (cluster.job.status.workers, cluster.job.status.ready["worker"]) == (1, "1/1")
 
 
 def test_a_worker_that_succeeded_does_not_run_again_after_a_scale_down_and_up() -> None:

@@ -316,7 +316,7 @@ def test_a_transition_time_moves_only_with_the_status() -> None:
 
 def test_workers_are_counted_for_the_scale_subresource() -> None:
     cluster = running_world(master(), workers(3))
-    assert cluster.job.status.worker_replicas == 3
+    assert cluster.job.status.workers == 3
     assert cluster.job.status.worker_selector == (
         "job_type=WORKER,kubeflow.org=,runtime_id=a6no,tf_job_name=example-job"
     )

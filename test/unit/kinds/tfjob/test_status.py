@@ -38,7 +38,7 @@ def test_the_last_resize_comes_back() -> None:
     scaling = Scaling(3, 2, 4, "free capacity", "a gang waits", 5, 6)
     wire = to_wire(TrainingStatus(scaling=scaling, scaled_replicas=3, scaled_selector="a=b"), NEW)
     assert wire.scaling == ScalingStatus(3, 2, 4, "free capacity", "a gang waits", 5, 6)
-    assert (wire.worker_replicas, wire.worker_selector) == (3, "a=b")
+    assert (wire.workers, wire.worker_selector) == (3, "a=b")
     assert from_wire(wire).scaling == scaling
 
 
