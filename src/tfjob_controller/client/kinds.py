@@ -68,11 +68,6 @@ def status_of(job: AnyJob) -> TrainingStatus:
     return kind_of(job).work_of(job).status
 
 
-def ready_by_role(status: TrainingStatus) -> dict[str, str]:
-    """Ready replicas, of those wanted: text such as `3/4`."""
-    return {role.role: f"{role.ready}/{role.replicas}" for role in status.roles}
-
-
 def kinds_named(word: str | None) -> tuple[ClientKind, ...]:
     """The kind of that name, in any case, singular or plural; all kinds for None. Raises `ClientError`."""
     found = tuple(kind for kind in KINDS if word is None or word.lower() in (kind.word, kind.resource.plural))

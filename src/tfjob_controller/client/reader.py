@@ -33,7 +33,7 @@ from tfjob_controller.util.clock import Clock, RealClock
 
 # The limits for the events of one object. The API server keeps events for an hour; a text is shown in one line.
 MAX_EVENTS, MAX_EVENT_CHARACTERS = 5000, 1024
-# The limit for the events of one object. For comparison: a thousand pods have five megabytes.
+# The limit for the objects of one kind that belong to one job. A thousand pods have five megabytes.
 MAX_READ_BYTES = 30_000_000
 # The content type that kubectl requests: the server chooses the columns and computes their cells, such as ages.
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

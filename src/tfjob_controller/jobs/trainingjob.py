@@ -90,3 +90,8 @@ class TrainingJob(msgspec.Struct, frozen=True):
 def is_finished(status: TrainingStatus) -> bool:
     """Reports whether the job has ended. Nothing is written for it any more, until its time to live is over."""
     return status.phase in END_PHASES
+
+
+def ready_by_role(status: TrainingStatus) -> dict[str, str]:
+    """Returns the ready replicas of each role, of those wanted: text such as `3/4`."""
+    return {role.role: f"{role.ready}/{role.replicas}" for role in status.roles}

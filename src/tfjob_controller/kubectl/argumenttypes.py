@@ -26,7 +26,14 @@ _KIND_WORDS = {
     for alias in (name.word, name.plural, name.short)
     for group in ("", ".kubeflow.org")
 }
-JOB_FORMS = f"NAME, {' or '.join(f'{name.word}/NAME' for name in KIND_NAMES)}"
+
+
+def forms_of(name: str) -> str:
+    """Returns the forms of a job's name that name its kind, for a message."""
+    return " or ".join(f"{kind.word}/{name}" for kind in KIND_NAMES)
+
+
+JOB_FORMS = f"NAME, {forms_of('NAME')}"
 # Characters of a long text that errors repeat.
 _SHOWN = 80
 _MAX_PORT = 65535

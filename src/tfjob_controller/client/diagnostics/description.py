@@ -12,7 +12,7 @@ from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.client.diagnostics.diagnosis import job_hints
-from tfjob_controller.client.kinds import AnyJob, kind_of, ready_by_role, status_of
+from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.evaluation.silence import newest_warning
@@ -22,6 +22,7 @@ from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
 from tfjob_controller.jobs.state.terminations import error_of, in_words
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
+from tfjob_controller.jobs.trainingjob import ready_by_role
 from tfjob_controller.util.text import shortened
 
 # Events are read for this many waiting replicas; the others usually have the same cause.

@@ -18,12 +18,12 @@ from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.timeline import replica_of
-from tfjob_controller.client.kinds import AnyJob, kind_of, ready_by_role, status_of
+from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
 from tfjob_controller.jobs.state.pods import blocking_init_container
-from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished, ready_by_role
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 

@@ -284,7 +284,7 @@ def fold_entries(entries: Sequence[TimelineEntry], *, keep_reconciles_apart: boo
         if entry.kind == CONDITION and any(text in messages or _is_shortened(why, text) for text in _messages(entry)):
             continue
         if why and entry.kind == EVENT:
-            entry = msgspec.structs.replace(entry, text=_without(why, entry.text))
+            entry = msgspec.structs.replace(entry, text=entry.text.removesuffix(_BEFORE_WHY + why))
         key = _key(entry)
         apart = entry.reconcile_id if keep_reconciles_apart else ""
         groups.setdefault((key, apart) if key is not None else index, []).append(entry)
@@ -307,10 +307,6 @@ def _is_shortened(short: str, text: str) -> bool:
     if not middle:
         return short == text
     return len(short) <= len(text) and text.startswith(head) and text.endswith(tail)
-
-
-def _without(why: str, text: str) -> str:
-    return text.removesuffix(_BEFORE_WHY + why)
 
 
 def _key(entry: TimelineEntry) -> Hashable | None:

@@ -32,7 +32,14 @@ from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.status.counts import role_state
-from tfjob_controller.jobs.trainingjob import PHASE_CREATING, PHASE_DONE, PHASE_FAILED, RoleStatus, TrainingStatus
+from tfjob_controller.jobs.trainingjob import (
+    PHASE_CREATING,
+    PHASE_DONE,
+    PHASE_FAILED,
+    RoleStatus,
+    TrainingStatus,
+    ready_by_role,
+)
 from tfjob_controller.util.timestamps import parse_time
 
 # Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).
@@ -94,7 +101,7 @@ def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
         disruptions=status.disruptions,
         restart_counts=status.restart_counts,
         succeeded_indexes=status.succeeded_indexes,
-        ready={role.role: f"{role.ready}/{role.replicas}" for role in status.roles},
+        ready=ready_by_role(status),
         summary=status.summary,
     )
     return msgspec.json.encode(_Record(job.metadata.uid, recorded)).decode()

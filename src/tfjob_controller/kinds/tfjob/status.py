@@ -8,7 +8,7 @@ from tfjob_controller.api.common.status import ready_count
 from tfjob_controller.api.tfjob.status import ReplicaStatus, ScalingStatus, TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.jobs.status.counts import role_state
-from tfjob_controller.jobs.trainingjob import RoleStatus, Scaling, TrainingJob, TrainingStatus
+from tfjob_controller.jobs.trainingjob import RoleStatus, Scaling, TrainingJob, TrainingStatus, ready_by_role
 
 
 def to_wire(status: TrainingStatus, before: TFJobStatus) -> TFJobStatus:
@@ -33,7 +33,7 @@ def to_wire(status: TrainingStatus, before: TFJobStatus) -> TFJobStatus:
         progress=status.progress,
         workers=status.scaled_replicas,
         worker_selector=status.scaled_selector,
-        ready={role.role: f"{role.ready}/{role.replicas}" for role in status.roles},
+        ready=ready_by_role(status),
         checkpoint=status.checkpoint,
         summary=status.summary,
     )

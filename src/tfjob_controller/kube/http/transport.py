@@ -156,8 +156,8 @@ class Transport:
         self._stop = threading.Event()
         self._streams: set[HttpLineStream] = set()
         self._requests = self._retries = 0
-        # The header `Date` of the last response that came at once, and when it arrived.
-        self._date = ("", 0.0)
+        # The date of the last response that came at once, and when it arrived.
+        self._date: tuple[datetime | None, float] = (None, 0.0)
         url = urlsplit(config.host)
         self._host = url.netloc
         self._prefix = config.request_prefix
@@ -209,8 +209,7 @@ class Transport:
 
     def server_time(self) -> datetime | None:
         """See `Requester.server_time`."""
-        text, arrival = self._date
-        date = _parse_date(text)
+        date, arrival = self._date
         return None if date is None else date + timedelta(seconds=self._clock.monotonic() - arrival)
 
     def close(self) -> None:
@@ -295,8 +294,8 @@ class Transport:
 
     def _note_date(self, date: str | None, begin: float, arrival: float) -> None:
         """The server writes the date before the body, so that of a response which takes long is of the past."""
-        if date and (arrival - begin <= _PROMPT_SECONDS or not self._date[0]):
-            self._date = (date, arrival)
+        if date and (arrival - begin <= _PROMPT_SECONDS or self._date[0] is None):
+            self._date = (_parse_date(date), arrival)
 
     def _tell(self, call: _Call, code: str, seconds: float) -> None:
         self._observer.request_finished(call.method, self._host, code, seconds)

@@ -11,7 +11,7 @@ from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.argumenttypes import JobName
+from tfjob_controller.kubectl.argumenttypes import JobName, forms_of
 from tfjob_controller.kubectl.command import NAME, TABLE, WIDE, is_of_kubectl
 from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout, rows_of, sorted_rows
 from tfjob_controller.kubectl.fieldpath import FieldPath, order_of
@@ -100,7 +100,7 @@ def _kubectl_objects(parsed: Namespace) -> Sequence[str]:
     if len(kinds) == 1 or not parsed.names:
         return [",".join(kinds), *(name.name for name in parsed.names)]
     if bare := next((name.name for name in parsed.names if not name.kind), None):
-        raise UsageError(f"{_of_kubectl(parsed)}, which needs the kind: say tfjob/{bare} or trainjob/{bare}")
+        raise UsageError(f"{_of_kubectl(parsed)}, which needs the kind: say {forms_of(bare)}")
     return [f"{kinds_named(name.kind)[0].resource.full_name}/{name.name}" for name in parsed.names]
 
 
