@@ -42,14 +42,13 @@ from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
 from tfjob_controller.jobs.actions.model import Actions, Patch
 from tfjob_controller.jobs.actions.planner import plan_actions
+from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.evaluation.jobstate import JobState, evaluate
-from tfjob_controller.jobs.events import StatusEvent
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, Replica
-from tfjob_controller.jobs.state.indexedjobs import indexes
-from tfjob_controller.jobs.state.observed import ObservedState, Obstacle, Reading
+from tfjob_controller.jobs.state.observed import ObservedState, Obstacle, Reading, indexes, job_outcome
 from tfjob_controller.jobs.state.pods import is_finished
-from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, job_outcome
+from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS
 from tfjob_controller.jobs.status.update import StatusResult, next_status
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.tfjob.plan import build_plan

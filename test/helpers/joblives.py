@@ -14,8 +14,7 @@ from helpers.manifests import master, parameter_servers, pod_template, workers
 from helpers.trainworld import admit, train_world, world_in_steps
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.jobs.state.indexedjobs import indexes
-from tfjob_controller.jobs.state.replica_state import job_outcome
+from tfjob_controller.jobs.state.observed import indexes, job_outcome
 from tfjob_controller.util.timestamps import format_time
 
 Step = Callable[[World], None]

@@ -22,8 +22,8 @@ from tfjob_controller.api.gang import BOUND, REQUESTED, WAITING, NodePlacement, 
 from tfjob_controller.jobs.actions.model import Actions, Create, Delete
 from tfjob_controller.jobs.actions.planner import plan_actions
 from tfjob_controller.jobs.evaluation.jobstate import JobState, evaluate
+from tfjob_controller.jobs.state.observed import job_outcome
 from tfjob_controller.jobs.state.pods import is_finished, is_owned_by
-from tfjob_controller.jobs.state.replica_state import job_outcome
 from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.kinds.tfjob.plan import WORKER_ROLE
 from tfjob_controller.util.timestamps import format_time

@@ -25,8 +25,8 @@ from tfjob_controller.api.gang import (
 from tfjob_controller.jobs.actions.model import Actions, Delete
 from tfjob_controller.jobs.gang.admission import is_placed
 from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, job_outcome
 from tfjob_controller.jobs.state.pods import is_finished
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE, job_outcome
 from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.util.timestamps import format_time
 

@@ -16,8 +16,7 @@ from helpers.trainworld import TrainJobs, decoded_train, generations
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.actions.model import NO_ACTIONS
-from tfjob_controller.jobs.state.indexedjobs import indexes
-from tfjob_controller.jobs.state.replica_state import job_outcome
+from tfjob_controller.jobs.state.observed import indexes, job_outcome
 from tfjob_controller.jobs.status.update import next_status
 
 Step = Callable[[World], None]

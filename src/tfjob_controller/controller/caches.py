@@ -32,13 +32,10 @@ from tfjob_controller.controller.decoders import (
 )
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
-    BY_OWNER,
-    BY_RUNTIME,
     NO_TRIGGER_LOG,
     ChildHandler,
     TriggerLog,
     autoscaler_matters,
-    by_runtime_label,
     child_priority,
     gang_priority,
     identity_matters,
@@ -50,7 +47,7 @@ from tfjob_controller.controller.handlers import (
     state_matters,
 )
 from tfjob_controller.controller.kind import KindCaches
-from tfjob_controller.controller.snapshot import ReadingsOf, Snapshots
+from tfjob_controller.controller.snapshot import BY_OWNER, BY_RUNTIME, ReadingsOf, Snapshots, by_runtime_label
 from tfjob_controller.controller.writer import ChildClient, Fanout, ResponseCache, Writer
 from tfjob_controller.jobs.naming import CHILD_SELECTOR
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup

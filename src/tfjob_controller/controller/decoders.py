@@ -37,6 +37,7 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_decoder,
 )
+from tfjob_controller.jobs.actions.children import METRICS_HASH
 from tfjob_controller.jobs.gang.assignment import NODE_LABEL
 from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
 from tfjob_controller.jobs.naming import (
@@ -50,7 +51,6 @@ from tfjob_controller.jobs.naming import (
     TF_JOB_NAME,
     TRAIN_JOB_NAME,
 )
-from tfjob_controller.jobs.scaling.autoscaler import METRICS_HASH
 from tfjob_controller.kube.kept import controlled_below, controlled_by, kept_decoder, within_name
 from tfjob_controller.kube.meta import ObjectMeta
 

@@ -27,7 +27,7 @@ import structlog
 
 from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup
 from tfjob_controller.api.gang import Gang
-from tfjob_controller.jobs.naming import RUNTIME_ID
+from tfjob_controller.controller.snapshot import BY_RUNTIME, by_runtime_label
 from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of, key_of
@@ -125,21 +125,6 @@ def _gang_transitions(gang: Gang) -> object:
 
 # Longer than the time between the pods of a burst, too short for a person to notice.
 BATCH_SECONDS = 0.1
-
-# The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
-BY_OWNER = "owner"
-# The index over jobs and pods by `runtime_key`.
-BY_RUNTIME = "runtime"
-
-
-def runtime_key(namespace: str, runtime_id: str) -> str:
-    return f"{namespace}/{runtime_id}"
-
-
-def by_runtime_label(obj: Object) -> tuple[str, ...]:
-    """Index function of children, by the label that names their job."""
-    runtime_id = obj.metadata.labels.get(RUNTIME_ID, "")
-    return (runtime_key(obj.metadata.namespace, runtime_id),) if runtime_id else ()
 
 
 class JobHandler(Generic[ObjectT]):

@@ -24,7 +24,7 @@ from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.actions.model import Create, Delete
-from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult, is_minor
 from tfjob_controller.jobs.trainingjob import PHASE_RUNNING, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kube.events.correlator import ObjectReference

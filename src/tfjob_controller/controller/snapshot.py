@@ -1,4 +1,4 @@
-"""Snapshots: the children of one job, as the caches hold them."""
+"""Snapshots: the children of one job, as the caches hold them, and the indexes by which they are found."""
 
 from __future__ import annotations
 
@@ -19,14 +19,29 @@ from tfjob_controller.api.common.core import (
     PodGroup,
 )
 from tfjob_controller.api.gang import GANGS, Gang
-from tfjob_controller.controller.handlers import BY_OWNER, BY_RUNTIME, runtime_key
 from tfjob_controller.controller.writer import ResponseCache
-from tfjob_controller.jobs.naming import POD_JOB_NAME
+from tfjob_controller.jobs.naming import POD_JOB_NAME, RUNTIME_ID
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state.observed import ObservedState, Reading
 from tfjob_controller.jobs.state.pods import child_job_of
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, controller_of
+
+# The index over child Jobs, Services, Gangs and PodGroups by the UID of the job that controls them.
+BY_OWNER = "owner"
+# The index over jobs and pods by `runtime_key`.
+BY_RUNTIME = "runtime"
+
+
+def runtime_key(namespace: str, runtime_id: str) -> str:
+    return f"{namespace}/{runtime_id}"
+
+
+def by_runtime_label(obj: Object) -> tuple[str, ...]:
+    """Index function of children, by the label that names their job."""
+    runtime_id = obj.metadata.labels.get(RUNTIME_ID, "")
+    return (runtime_key(obj.metadata.namespace, runtime_id),) if runtime_id else ()
+
 
 # Returns what was read from the logs of a job's workers, given the job's UID.
 ReadingsOf = Callable[[str], Mapping[str, Reading]]

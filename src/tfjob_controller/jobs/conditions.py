@@ -1,8 +1,11 @@
-"""Standard conditions: one per type, the transition time moves only with the status."""
+"""What a job reports besides its status: standard conditions, one per type, and events.
+
+The transition time of a condition moves only with its status.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tfjob_controller.api.common.status import JobCondition
 
@@ -19,6 +22,10 @@ FAILED = "Failed"
 
 TRUE = "True"
 FALSE = "False"
+
+# Types of events.
+NORMAL = "Normal"
+WARNING = "Warning"
 
 
 class Conditions:
@@ -45,15 +52,11 @@ class Conditions:
         return self._by_type.get(condition_type)
 
     def is_true(self, condition_type: str) -> bool:
-        return is_true(self._by_type, condition_type)
+        condition = self._by_type.get(condition_type)
+        return condition is not None and condition.status == TRUE
 
     def all(self) -> tuple[JobCondition, ...]:
         return tuple(self._by_type.values())
-
-
-def is_true(by_type: Mapping[str, JobCondition], condition_type: str) -> bool:
-    condition = by_type.get(condition_type)
-    return condition is not None and condition.status == TRUE
 
 
 def find(conditions: tuple[JobCondition, ...], condition_type: str) -> JobCondition | None:
@@ -62,3 +65,12 @@ def find(conditions: tuple[JobCondition, ...], condition_type: str) -> JobCondit
 
 def has_true(conditions: tuple[JobCondition, ...], condition_type: str) -> bool:
     return any(condition.type == condition_type and condition.status == TRUE for condition in conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEvent:
+    """One event on the job: type `Normal` or `Warning`, a reason from reasons.py, and a sentence."""
+
+    type: str
+    reason: str
+    note: str

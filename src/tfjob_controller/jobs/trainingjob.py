@@ -95,3 +95,13 @@ def is_finished(status: TrainingStatus) -> bool:
 def ready_by_role(status: TrainingStatus) -> dict[str, str]:
     """Returns the ready replicas of each role, of those wanted: text such as `3/4`."""
     return {role.role: f"{role.ready}/{role.replicas}" for role in status.roles}
+
+
+# A longer text is no number of replicas.
+_MAX_DIGITS = 9
+
+
+def ready_count(text: str) -> int:
+    """Returns the first number of a text such as `3/4`; 0 for any other text."""
+    ready, _, _ = text.partition("/")
+    return int(ready) if ready.isascii() and ready.isdecimal() and len(ready) <= _MAX_DIGITS else 0

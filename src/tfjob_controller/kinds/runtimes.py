@@ -11,15 +11,9 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from tfjob_controller.api.trainjob.types import API_GROUP
-from tfjob_controller.controller.handlers import (
-    BY_RUNTIME,
-    NO_TRIGGER_LOG,
-    JobHandler,
-    RuntimeHandler,
-    TriggerLog,
-    runtime_key,
-)
+from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, RuntimeHandler, TriggerLog
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
+from tfjob_controller.controller.snapshot import BY_RUNTIME, runtime_key
 from tfjob_controller.jobs.naming import runtime_id_of
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of

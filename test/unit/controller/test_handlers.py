@@ -16,7 +16,6 @@ from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob, TFJobSpec
 from tfjob_controller.controller.handlers import (
     BATCH_SECONDS,
-    BY_RUNTIME,
     HIGH,
     LOW,
     NORMAL,
@@ -28,6 +27,7 @@ from tfjob_controller.controller.handlers import (
     pod_matters,
     state_matters,
 )
+from tfjob_controller.controller.snapshot import BY_RUNTIME
 from tfjob_controller.kinds.tfjob.kind import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference

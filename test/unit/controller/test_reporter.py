@@ -10,7 +10,7 @@ from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS, Reporter, StatusDebounce
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.jobs.actions.model import Create, Delete
-from tfjob_controller.jobs.events import StatusEvent
+from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kube.events.correlator import ObjectReference

@@ -23,8 +23,7 @@ from tfjob_controller.api.common.core import (
 from tfjob_controller.api.gang import GANGS, Gang
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.controller.decoders import decode_pod
-from tfjob_controller.controller.handlers import BY_OWNER, BY_RUNTIME, by_runtime_label
-from tfjob_controller.controller.snapshot import Snapshots
+from tfjob_controller.controller.snapshot import BY_OWNER, BY_RUNTIME, Snapshots, by_runtime_label
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.naming import POD_JOB_NAME
 from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy

@@ -23,7 +23,7 @@ from tfjob_controller.api.common.core import Condition, ContainerState, Containe
 from tfjob_controller.jobs.actions.children import build_first_service, build_job, build_service
 from tfjob_controller.jobs.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.jobs.plan.model import UnplannableError
-from tfjob_controller.jobs.state.replica_state import job_outcome
+from tfjob_controller.jobs.state.observed import job_outcome
 from tfjob_controller.jobs.state.restarts import KEPT_FAILED_PODS
 from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.util.timestamps import format_time

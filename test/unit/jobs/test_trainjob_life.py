@@ -26,10 +26,9 @@ from tfjob_controller.api.gang import BOUND, WAITING
 from tfjob_controller.jobs.actions.model import NO_ACTIONS
 from tfjob_controller.jobs.evaluation.cleanup import is_active
 from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
-from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.pods import GIVEN_UP_SECONDS
-from tfjob_controller.jobs.state.replica_times import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
-from tfjob_controller.jobs.state.restarts import BASE_SECONDS
+from tfjob_controller.jobs.state.replica_state import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
+from tfjob_controller.jobs.state.restarts import BASE_SECONDS, GRACE_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 GANGS = GangPolicy(ON_REQUEST, "gang-scheduler")

@@ -15,6 +15,8 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 # A training program sets this annotation of its pod to the number of completed steps.
 STEPS_ANNOTATION = "kubeflow.org/steps"
+# Phases of pods.
+POD_PENDING, POD_SUCCEEDED, POD_FAILED = "Pending", "Succeeded", "Failed"
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -9,9 +9,6 @@ import msgspec
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.schema import describe
 
-# A longer text is no number of replicas.
-_MAX_DIGITS = 9
-
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of all values here; unknown fields are dropped on decoding."""
@@ -66,9 +63,3 @@ Summary: TypeAlias = Annotated[
         "should read phase and conditions."
     ),
 ]
-
-
-def ready_count(text: str) -> int:
-    """Returns the first number of a text such as `3/4`; 0 for any other text."""
-    ready, _, _ = text.partition("/")
-    return int(ready) if ready.isascii() and ready.isdecimal() and len(ready) <= _MAX_DIGITS else 0

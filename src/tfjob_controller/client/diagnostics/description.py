@@ -17,10 +17,10 @@ from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.jobs.state import replica_state
+from tfjob_controller.jobs.state.podreasons import error_of, in_words
 from tfjob_controller.jobs.state.pods import blocking_init_container
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
-from tfjob_controller.jobs.state.terminations import error_of, in_words
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.jobs.trainingjob import ready_by_role
 from tfjob_controller.util.text import shortened

@@ -16,8 +16,7 @@ from tfjob_controller.jobs.evaluation.jobstate import replica_states as views_of
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
 from tfjob_controller.jobs.state.completion import current_step
-from tfjob_controller.jobs.state.indexedjobs import by_replica
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import ObservedState, by_replica
 from tfjob_controller.jobs.state.pods import is_finished as is_finished_pod
 from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingStatus, is_finished

@@ -23,7 +23,7 @@ from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.jobs.naming import replica_id_of
-from tfjob_controller.jobs.state.terminations import error_of
+from tfjob_controller.jobs.state.podreasons import error_of
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.util.text import shortened

@@ -17,8 +17,8 @@ from typing import Annotated
 import msgspec
 
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES, LoggedMetric, MetricValue
-from tfjob_controller.jobs.state.checkpoints import printable
 from tfjob_controller.jobs.state.observed import CheckpointLine, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.jobs.status.checkpoints import printable
 from tfjob_controller.util.text import PRINTABLE_PATTERN
 
 # More than are logged between two syncs; older ones are dropped.

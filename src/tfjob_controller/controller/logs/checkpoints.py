@@ -7,10 +7,9 @@ from typing import Protocol
 
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.jobs.plan.model import Plan
-from tfjob_controller.jobs.state.checkpoints import saver_container, saving_replica
-from tfjob_controller.jobs.state.indexedjobs import pods_of
-from tfjob_controller.jobs.state.observed import CheckpointLine, ObservedState
+from tfjob_controller.jobs.state.observed import CheckpointLine, ObservedState, pods_of
 from tfjob_controller.jobs.state.pods import is_finished, newest
+from tfjob_controller.jobs.status.checkpoints import saver_container
 
 
 class CheckpointFollower(Protocol):
@@ -32,7 +31,7 @@ def follow_checkpoints(
 
     For all kinds of jobs; does nothing for a job without such a container.
     """
-    saver = saving_replica(plan)
+    saver = plan.saving_replica
     if saver is None:
         return observed
     pod = newest(pods_of(saver, observed))

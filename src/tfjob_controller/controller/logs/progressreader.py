@@ -25,7 +25,7 @@ import structlog
 from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.api.tfjob.progress import pattern_of
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, WORKER, TFJob
-from tfjob_controller.controller.handlers import BY_RUNTIME, runtime_key
+from tfjob_controller.controller.snapshot import BY_RUNTIME, runtime_key
 from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
 from tfjob_controller.jobs.state.observed import Reading
 from tfjob_controller.jobs.state.pods import all_containers_ended, was_started

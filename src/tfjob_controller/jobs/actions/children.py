@@ -19,6 +19,7 @@ Nothing in the template depends on the number of replicas, so a resize changes `
 
 from __future__ import annotations
 
+import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,15 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.cluster import ALWAYS
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
+from tfjob_controller.api.common.core import (
+    CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    SECRETS,
+    SERVICES,
+    HorizontalPodAutoscaler,
+)
 from tfjob_controller.api.common.policies import BY_RESTART, NEVER, ON_FAILURE
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.jobs.gang.assignment import MemberAssignment, apply_assignment, apply_to_set, set_labels
@@ -39,10 +48,13 @@ from tfjob_controller.jobs.naming import (
     replica_type_labels,
 )
 from tfjob_controller.jobs.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
-from tfjob_controller.jobs.state.terminations import RETRYABLE_EXIT_CODES
+from tfjob_controller.jobs.state.podreasons import RETRYABLE_EXIT_CODES
 from tfjob_controller.kube.meta import Object, Resource
 
 Body = dict[str, Any]
+
+# On the HorizontalPodAutoscaler.
+METRICS_HASH = "kubeflow.org/metrics-hash"
 
 # Variables of the training containers of a job with autoscaling.totalSteps: the total, and the share of this worker.
 TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
@@ -67,7 +79,6 @@ def build_job(
     plan: Plan,
     replica: Replica,
     *,
-    suspend: bool = False,
     assignment: MemberAssignment | None = None,
     restarts: int = 0,
 ) -> Body:
@@ -77,8 +88,9 @@ def build_job(
     same for all replicas.
     """
     if replica.role.job_name:
-        return _indexed_job(plan, replica, suspend, assignment)
-    attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if _has_attempt(plan, replica) else {}
+        return _indexed_job(plan, replica, assignment)
+    has_attempt = replica.role.restarts_together or plan.scaling.resize == BY_RESTART
+    attempt = {RESTART_ATTEMPT: str(plan.restart_attempt)} if has_attempt else {}
     labels = _labels(plan, replica) | attempt | (assignment.labels if assignment is not None else {})
     spec: Body = {
         "completions": 1,
@@ -93,14 +105,12 @@ def build_job(
     if plan.scheduling.pod_group is not None:
         labels = labels | pod_group_label(plan.scheduling.pod_group)
         join_pod_group(spec["template"], plan.scheduling.pod_group)
-    if suspend:
-        spec["suspend"] = True
     if restarts:
         labels = labels | {REPLICA_RESTARTS: str(restarts)}
     return {**_job_head(plan, replica.role, replica.name, labels), "spec": spec}
 
 
-def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: MemberAssignment | None) -> Body:
+def _indexed_job(plan: Plan, replica: Replica, assignment: MemberAssignment | None) -> Body:
     role = replica.role
     labels = replica_type_labels(plan.identity.labels, role.replica_type)
     labels |= {RESTART_ATTEMPT: str(plan.restart_attempt)}
@@ -122,8 +132,6 @@ def _indexed_job(plan: Plan, replica: Replica, suspend: bool, assignment: Member
         **(_REPLACED_ALONE if role.is_elastic else _ONE_POD_PER_INDEX),
         "template": template,
     }
-    if suspend:
-        spec["suspend"] = True
     return {**_job_head(plan, role, role.job_name, labels), "spec": spec}
 
 
@@ -132,10 +140,6 @@ def _job_head(plan: Plan, role: Role, name: str, labels: Mapping[str, str]) -> B
     if role.job_annotations:
         head["metadata"]["annotations"] = {**plan.identity.added_annotations, **role.job_annotations}
     return head
-
-
-def _has_attempt(plan: Plan, replica: Replica) -> bool:
-    return replica.role.restarts_together or plan.scaling.resize == BY_RESTART
 
 
 def build_service(plan: Plan, replica: Replica) -> Body:
@@ -189,18 +193,44 @@ def build_claim(plan: Plan, claim: NewClaim) -> Body:
     return {**head, "spec": dict(claim.spec)}
 
 
+def build_autoscaler(plan: Plan) -> Body:
+    """Returns the HorizontalPodAutoscaler of an elastic job, by which Kubernetes writes the job's `scale`.
+
+    A label has a hash of the metrics, because the API server stores quantities in another notation than they were given
+    in.
+    """
+    identity, resource = plan.identity, HORIZONTAL_POD_AUTOSCALERS
+    metadata = identity.metadata_of(identity.job_name, {**identity.labels, METRICS_HASH: _metrics_hash(plan)})
+    (owner,) = metadata["ownerReferences"]
+    target = {name: owner[name] for name in ("apiVersion", "kind", "name")}
+    spec = {"scaleTargetRef": target, **_autoscaler_settings(plan)}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+def autoscaler_patch(plan: Plan, autoscaler: HorizontalPodAutoscaler) -> Body | None:
+    """Returns the merge patch that updates bounds and metrics; None if they are up to date."""
+    bounds, digest = (autoscaler.spec.min_replicas, autoscaler.spec.max_replicas), _metrics_hash(plan)
+    if bounds == plan.scaling.worker_bounds and autoscaler.metadata.labels.get(METRICS_HASH) == digest:
+        return None
+    return {"metadata": {"labels": {METRICS_HASH: digest}}, "spec": _autoscaler_settings(plan)}
+
+
+def _autoscaler_settings(plan: Plan) -> Body:
+    least, most = plan.scaling.worker_bounds or (1, 1)
+    return {"minReplicas": least, "maxReplicas": most, "metrics": list(plan.scaling.metrics)}
+
+
+def _metrics_hash(plan: Plan) -> str:
+    content = msgspec.json.encode(plan.scaling.metrics, order="sorted")
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
     return replica_labels(plan.identity.labels, replica.role.replica_type, replica.index)
 
 
 def _head(plan: Plan, resource: Resource[Object], name: str, labels: Mapping[str, str]) -> Body:
-    metadata: Body = {
-        "name": name,
-        "namespace": plan.identity.namespace,
-        "labels": {**plan.identity.added_labels, **labels},
-        **({"annotations": dict(plan.identity.added_annotations)} if plan.identity.added_annotations else {}),
-        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
-    }
+    metadata = plan.identity.metadata_of(name, labels, plan.identity.added_annotations)
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
@@ -257,12 +287,11 @@ def _init_container(plan: Plan, replica: Replica, container: Mapping[str, Any]) 
 def _sidecar(replica: Replica, container: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a container whose exit codes do not count. It restarts alone, not with what has succeeded beside it."""
     policy = {"restartPolicy": ON_FAILURE} if replica.restarts_in_place else {}
-    rules = [_restart_alone(rule) for rule in container.get("restartPolicyRules") or ()]
+    rules = [
+        {**rule, "action": "Restart"} if rule.get("action") == "RestartAllContainers" else rule
+        for rule in container.get("restartPolicyRules") or ()
+    ]
     return {**policy, **container, **({"restartPolicyRules": rules} if rules else {})}
-
-
-def _restart_alone(rule: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**rule, "action": "Restart"} if rule.get("action") == "RestartAllContainers" else rule
 
 
 def _with_restart_policy(container: Mapping[str, Any], policy: Mapping[str, Any]) -> Body:

@@ -17,7 +17,6 @@ from tfjob_controller.jobs.actions.children import (
     build_service,
 )
 from tfjob_controller.jobs.actions.model import Create
-from tfjob_controller.jobs.actions.suspension import is_set_stopping
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.gang.admission import GangAdmission, build_gang, desired_gang_spec, plan_for_admitted
 from tfjob_controller.jobs.plan.model import Plan, Replica, Role
@@ -117,3 +116,14 @@ def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
 
 def _lacks_service(replica: Replica, observed: ObservedState) -> bool:
     return bool(replica.role.port) and replica.name not in observed.services
+
+
+def is_set_stopping(states: Sequence[ReplicaState]) -> bool:
+    """Reports whether a suspended Job of replicas that restart together is left. None of them starts before."""
+    return any(
+        state.replica.role.restarts_together
+        and state.state != replica_state.SUCCEEDED
+        and state.job is not None
+        and state.job.spec.suspend
+        for state in states
+    )

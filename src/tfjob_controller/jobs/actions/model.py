@@ -68,12 +68,12 @@ class Actions:
 NO_ACTIONS = Actions()
 
 
-def merge(first: Actions, second: Actions) -> Actions:
+def merge(*parts: Actions) -> Actions:
     return Actions(
-        creates=(*first.creates, *second.creates),
-        deletes=(*first.deletes, *second.deletes),
-        suspends=(*first.suspends, *second.suspends),
-        patches=(*first.patches, *second.patches),
+        creates=tuple(create for part in parts for create in part.creates),
+        deletes=tuple(delete for part in parts for delete in part.deletes),
+        suspends=tuple(suspend for part in parts for suspend in part.suspends),
+        patches=tuple(patch for part in parts for patch in part.patches),
     )
 
 

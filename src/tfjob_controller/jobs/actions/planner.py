@@ -26,7 +26,8 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.common.policies import CLEAN_NONE
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
-from tfjob_controller.jobs.actions.creates import creates, index_count
+from tfjob_controller.jobs.actions.children import autoscaler_patch, build_autoscaler
+from tfjob_controller.jobs.actions.creates import creates, index_count, is_set_stopping
 from tfjob_controller.jobs.actions.model import (
     NO_ACTIONS,
     Actions,
@@ -38,9 +39,7 @@ from tfjob_controller.jobs.actions.model import (
     combined,
     merge,
 )
-from tfjob_controller.jobs.actions.suspension import jobs_to_replace, jobs_to_stop
 from tfjob_controller.jobs.evaluation.cleanup import (
-    active_jobs,
     finished_pods_to_delete,
     is_active,
     jobs_to_suspend,
@@ -55,28 +54,19 @@ from tfjob_controller.jobs.gang.admission import (
 )
 from tfjob_controller.jobs.gang.podgroup import (
     build_pod_group,
-    has_pod_group,
     must_delete_pod_group,
     pod_group_patch,
 )
 from tfjob_controller.jobs.plan.model import Plan
-from tfjob_controller.jobs.scaling.autoscaler import (
-    autoscaler_patch,
-    build_autoscaler,
-    has_autoscaler,
-    must_have_autoscaler,
-)
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import is_replaced_job
-from tfjob_controller.jobs.state.observed import ObservedState
-from tfjob_controller.jobs.state.replica_state import ReplicaState, job_outcome
-from tfjob_controller.jobs.state.replica_times import seconds_until_removal
+from tfjob_controller.jobs.state.observed import ObservedState, job_outcome
+from tfjob_controller.jobs.state.replica_state import ReplicaState, seconds_until_removal, unrecorded_successes
 from tfjob_controller.jobs.state.restarts import (
     is_restart_recorded,
     seconds_until_replica_restart,
     surplus_failed_pods,
 )
-from tfjob_controller.jobs.state.successes import unrecorded_successes
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, is_finished
 from tfjob_controller.kube.meta import Object, Resource
 
@@ -89,16 +79,19 @@ def plan_actions(job_state: JobState) -> Actions:
     """Returns the writes that make the cluster match the plan; `NO_ACTIONS` (the same object) if there are none."""
     if job_state.job.metadata.deletion_timestamp is not None:
         return NO_ACTIONS
+    return combined(job_state.observed, _due(job_state)) or NO_ACTIONS
+
+
+def _due(job_state: JobState) -> Actions:
     if is_finished(job_state.status):
-        return combined(job_state.observed, Actions(suspends=tuple(_restarted_suspends(job_state)))) or NO_ACTIONS
+        return Actions(suspends=tuple(_restarted_suspends(job_state)))
     if job_state.status.phase == PHASE_CLEAN_UP:
-        return combined(job_state.observed, _clean_up(job_state)) or NO_ACTIONS
+        return _clean_up(job_state)
     if job_state.completion is not None or job_state.must_restart_all:
         # The status must be written first.
         return NO_ACTIONS
     current = _suspended(job_state) if job_state.step.plan.policy.suspend else _running(job_state)
-    others = merge(_pod_group(job_state), _autoscaler(job_state))
-    return combined(job_state.observed, merge(others, merge(current, _obsolete(job_state)))) or NO_ACTIONS
+    return merge(_pod_group(job_state), _autoscaler(job_state), current, _obsolete(job_state))
 
 
 def _suspended(job_state: JobState) -> Actions:
@@ -116,13 +109,14 @@ def _suspended(job_state: JobState) -> Actions:
 
 def _running(job_state: JobState) -> Actions:
     """Returns the actions in the current step of a job that is not suspended."""
+    step, counts = job_state.step, job_state.status.restart_counts
     return Actions(
         creates=tuple(creates(job_state)),
         deletes=(
             *_deletes(job_state),
             *_stale_deletes(job_state),
-            *_ended_pod_deletes(job_state.step.replica_states, job_state.now),
-            *_surplus_pod_deletes(job_state),
+            *_ended_pod_deletes(step.replica_states, job_state.now),
+            *(build_delete(PODS, pod) for pod in surplus_failed_pods(step.plan, step.observed, counts)),
             *_replaced_deletes(job_state),
         ),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
@@ -147,12 +141,6 @@ def _ended_pod_deletes(states: Sequence[ReplicaState], now: datetime) -> Iterato
             yield build_delete(PODS, state.pod)
 
 
-def _surplus_pod_deletes(job_state: JobState) -> Iterator[Delete]:
-    step = job_state.step
-    for pod in surplus_failed_pods(step.plan, step.observed, job_state.status.restart_counts):
-        yield build_delete(PODS, pod)
-
-
 def _without_stale(job_state: JobState) -> list[ReplicaState]:
     stale = {job.metadata.name for job in job_state.stale.jobs}
     return [state for state in job_state.step.replica_states if state.replica.name not in stale]
@@ -161,14 +149,20 @@ def _without_stale(job_state: JobState) -> list[ReplicaState]:
 def _replaced_deletes(job_state: JobState) -> Iterator[Delete]:
     """Yields the deletions of suspended Jobs that are replaced, in the foreground: their pods must be gone first.
 
-    The Jobs of a set are deleted once the status does not have them any more. Otherwise a user seems to delete them.
-    Those of initializers and exporters belong to no set.
+    A suspended Job is never resumed, because it starts each pod only once. Of replicas that restart together all Jobs
+    are replaced, also if only some have been suspended, once the status does not have them any more: otherwise a user
+    seems to delete them. Those of initializers and exporters belong to no set.
     """
     states = _without_stale(job_state)
     if had_all_jobs(job_state.plan, job_state.status):
         states = [state for state in states if not state.replica.role.restarts_together]
-    for job in jobs_to_replace(states):
-        yield build_delete(JOBS, job, foreground=True, resumes=True)
+    is_stopping = is_set_stopping(states)
+    for state in states:
+        job = state.job
+        if job is None or job.metadata.deletion_timestamp is not None or state.state == replica_state.SUCCEEDED:
+            continue
+        if job.spec.suspend or (is_stopping and state.replica.role.restarts_together):
+            yield build_delete(JOBS, job, foreground=True, resumes=True)
 
 
 def _obsolete(job_state: JobState) -> Actions:
@@ -203,23 +197,25 @@ def _pod_group(job_state: JobState) -> Actions:
 
 
 def _autoscaler(job_state: JobState) -> Actions:
-    """Returns the write of the HorizontalPodAutoscaler."""
-    plan, found = job_state.plan, job_state.observed.autoscaler
-    if found is None:
-        if not must_have_autoscaler(plan):
-            return NO_ACTIONS
-        resource = HORIZONTAL_POD_AUTOSCALERS
-        return Actions(creates=(Create(resource, plan.identity.job_name, build_autoscaler(plan)),))
-    if not must_have_autoscaler(plan):
+    """Returns the write of the HorizontalPodAutoscaler of an elastic job with `elasticPolicy.metrics`.
+
+    It exists while the job may run. The job trains without it, so the controller's faults with it never end the job.
+    The gang scheduler's resize requests are not followed for such a job, since the two would work against each other.
+    """
+    plan, autoscaler = job_state.plan, job_state.observed.autoscaler
+    if not plan.scaling.metrics or plan.policy.suspend:
         return Actions(deletes=tuple(_autoscaler_deletes(job_state.observed)))
-    change = autoscaler_patch(plan, found)
-    if change is None or found.metadata.deletion_timestamp is not None:
+    if autoscaler is None:
+        create = Create(HORIZONTAL_POD_AUTOSCALERS, plan.identity.job_name, build_autoscaler(plan))
+        return Actions(creates=(create,))
+    change = autoscaler_patch(plan, autoscaler)
+    if change is None or not job_state.observed.has_autoscaler:
         return NO_ACTIONS
-    return Actions(patches=(Patch(HORIZONTAL_POD_AUTOSCALERS, found.metadata.name, change),))
+    return Actions(patches=(Patch(HORIZONTAL_POD_AUTOSCALERS, autoscaler.metadata.name, change),))
 
 
 def _autoscaler_deletes(observed: ObservedState) -> Iterator[Delete]:
-    if observed.autoscaler is not None and has_autoscaler(observed):
+    if observed.autoscaler is not None and observed.has_autoscaler:
         yield build_delete(HORIZONTAL_POD_AUTOSCALERS, observed.autoscaler)
 
 
@@ -229,7 +225,7 @@ def stop_all(
     """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended."""
     return Actions(
         deletes=tuple(build_delete(*group) for group in groups),
-        suspends=tuple(SetSuspend(name, True) for name in active_jobs(jobs)),
+        suspends=tuple(SetSuspend(job.metadata.name, True) for job in jobs if is_active(job)),
         patches=tuple(_suspend_gang(gang) for gang in gangs if not gang.spec.suspend),
     )
 
@@ -239,11 +235,13 @@ def _clean_up(job_state: JobState) -> Actions:
     stopped = jobs_to_suspend(plan, observed, states, job_state.now)
     elastic = {replica.name: replica.job_name for replica in plan.replicas.all if replica.role.is_elastic}
     ended = dict.fromkeys(elastic[name] for name in stopped if name in elastic)
+    terms = plan.scheduling.pod_group
+    groups = (observed.pod_group,) if observed.pod_group is not None and observed.has_pod_group else ()
     return Actions(
         deletes=(
             *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
-            *_left_pod_deletes(job_state),
-            *_pod_group_deletes(plan, observed),
+            *(_ended_pod_deletes(states, job_state.now) if plan.policy.clean_pod_policy != CLEAN_NONE else ()),
+            *(build_delete(terms.backend.resource, group) for group in groups if terms is not None),
             *_autoscaler_deletes(observed),
         ),
         suspends=tuple(SetSuspend(name, True) for name in stopped if name not in elastic),
@@ -260,16 +258,6 @@ def _restarted_suspends(job_state: JobState) -> Iterator[SetSuspend]:
     if plan.policy.clean_pod_policy == CLEAN_NONE:
         for name in jobs_to_suspend(plan, observed, states, job_state.now, job_state.status.completion_time):
             yield SetSuspend(name, True)
-
-
-def _left_pod_deletes(job_state: JobState) -> Iterator[Delete]:
-    if job_state.plan.policy.clean_pod_policy != CLEAN_NONE:
-        yield from _ended_pod_deletes(job_state.replica_states, job_state.now)
-
-
-def _pod_group_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:
-    if plan.scheduling.pod_group is not None and observed.pod_group is not None and has_pod_group(observed):
-        yield build_delete(plan.scheduling.pod_group.backend.resource, observed.pod_group)
 
 
 def _suspend_gang(gang: Gang) -> Patch:
@@ -334,23 +322,29 @@ def _stale_deletes(job_state: JobState) -> Iterator[Delete]:
 
 def _reassigned_deletes(admission: GangAdmission | None, states: Sequence[ReplicaState]) -> Iterator[Delete]:
     """Yields the deletions of Jobs that are pinned to another node than the assigned one."""
-    for state in states if admission is not None else ():
-        assignment = admission.assignments.get(state.replica.name) if admission is not None else None
+    assignments = admission.assignments if admission is not None else {}
+    for state in states:
+        assignment = assignments.get(state.replica.name)
         if state.job is not None and assignment is not None and is_misplaced(state, assignment):
             yield build_delete(JOBS, state.job, foreground=True)
 
 
 def _suspends(observed: ObservedState, states: Sequence[ReplicaState]) -> Iterator[SetSuspend]:
-    """Yields the Jobs that must be suspended because the job is.
+    """Yields the Jobs that must be suspended because the job is: their pods are deleted, and they stay for inspection.
 
     They include Jobs of an earlier attempt that have not been deleted yet. No replica state has them, but their pods
     run.
     """
-    yield from jobs_to_stop(states)
     for state in states:
-        job = observed.jobs.get(state.replica.name)
-        if state.job is None and job is not None and job.metadata.deletion_timestamp is None and is_active(job):
-            yield SetSuspend(job.metadata.name, True)
+        job = state.job
+        if job is None:
+            job = observed.jobs.get(state.replica.name)
+            if job is not None and job.metadata.deletion_timestamp is not None:
+                continue
+        elif state.must_redo and not state.replica.role.restarts_together:
+            continue
+        if is_active(job):
+            yield SetSuspend(state.replica.name, True)
 
 
 def _surplus_deletes(plan: Plan, observed: ObservedState) -> Iterator[Delete]:

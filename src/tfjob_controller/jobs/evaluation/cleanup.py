@@ -7,21 +7,18 @@ that: a pod whose program has not started yet is stopped. Child Jobs and Service
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.core import BatchJob, Pod
 from tfjob_controller.api.common.policies import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.jobs.gang.admission import must_suspend_gang
-from tfjob_controller.jobs.gang.podgroup import has_pod_group
 from tfjob_controller.jobs.plan.model import Plan
-from tfjob_controller.jobs.scaling.autoscaler import has_autoscaler
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import ObservedState, job_outcome
 from tfjob_controller.jobs.state.pods import has_unstarted_container, is_finished, was_started
-from tfjob_controller.jobs.state.replica_state import ReplicaState, job_outcome
-from tfjob_controller.jobs.state.replica_times import has_ended_well, seconds_until_removal
+from tfjob_controller.jobs.state.replica_state import ReplicaState, has_ended_well, seconds_until_removal
 from tfjob_controller.util.timestamps import parse_time_or_none, seconds_until
 
 # How long the Job of a pod that should have ended is waited for. Then it is suspended like the others.
@@ -104,11 +101,6 @@ def _is_ending(state: ReplicaState, now: datetime) -> bool:
     return left is not None and left > -SUSPENDED_AFTER_SECONDS
 
 
-def active_jobs(jobs: Iterable[BatchJob]) -> list[str]:
-    """Returns the names of the Jobs that are active."""
-    return [job.metadata.name for job in jobs if is_active(job)]
-
-
 def is_active(job: BatchJob | None) -> bool:
     """Reports whether the Job exists, is not suspended and has not ended."""
     return job is not None and not job.spec.suspend and not job_outcome(job)
@@ -131,7 +123,7 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
         return False
     if any(map(_may_start_a_pod, observed.jobs.values())):
         return False
-    if must_suspend_gang(observed) or has_pod_group(observed) or has_autoscaler(observed):
+    if must_suspend_gang(observed) or observed.has_pod_group or observed.has_autoscaler:
         return False
     keeps_finished = plan.policy.clean_pod_policy != CLEAN_ALL
     return all(_is_stopped(pod, now) or (keeps_finished and is_finished(pod)) for pod in _stopped_pods(plan, observed))

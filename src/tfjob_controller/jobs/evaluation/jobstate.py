@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.gang.admission import GangAdmission, gang_admission, without_deleted
-from tfjob_controller.jobs.gang.waiting import GangWait, gang_wait, pod_group_wait
+from tfjob_controller.jobs.gang.waiting import GangWait, gang_wait
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
 from tfjob_controller.jobs.state.attempts import (
@@ -40,8 +40,7 @@ from tfjob_controller.jobs.state.completion import (
     seconds_until_join_timeout,
     unfinished_replicas,
 )
-from tfjob_controller.jobs.state.indexedjobs import by_replica
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import ObservedState, by_replica
 from tfjob_controller.jobs.state.replica_state import (
     FAILED,
     RUNNING,
@@ -124,7 +123,8 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     status = job.status
     observed = by_replica(plan, observed)
     plan = effective_plan(plan, observed, status)
-    current = of_current_attempt(plan, without_deleted(plan, observed))
+    is_replaced = plan.scheduling.gang is not None or plan.scaling.resize == BY_RESTART
+    current = of_current_attempt(plan, without_deleted(plan, observed) if is_replaced else observed)
     states = replica_states(plan, current, status, now)
     unfinished = unfinished_replicas(plan, states)
     retried = retried_replicas(plan, unfinished)
@@ -142,8 +142,9 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     )
     reachable = without_lost_pods(plan, observed, now)
     step = current_step(plan, states, reachable)
-    admission = gang_admission(step.plan, step.observed, step.replica_states)
-    wait = gang_wait(step.plan, admission, step.observed, status, now) or pod_group_wait(plan, step, status, now)
+    terms = step.plan.scheduling.gang
+    admission = None if terms is None else gang_admission(terms, step.plan, step.observed, step.replica_states)
+    wait = gang_wait(plan, step, admission, status, now) if plan.scheduling.requests_gang else None
     completion = job_completion(
         plan, states, unfinished, retried, causes, restarts - disruptions, status.start_time, now, status.reason
     )

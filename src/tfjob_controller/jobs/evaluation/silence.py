@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.core import POD_PENDING, Pod
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.state.podreasons import why_pending
 from tfjob_controller.jobs.state.pods import (
-    PENDING,
     blocked_since,
     blocking_init_container,
     last_exit,
@@ -119,7 +118,7 @@ def silent_since(pod: Pod) -> str | None:
     It has started no container, or only native sidecars that have not passed their startup probes.
     """
     status = pod.status
-    if not pod.spec.node_name or pod.metadata.deletion_timestamp is not None or status.phase not in ("", PENDING):
+    if not pod.spec.node_name or pod.metadata.deletion_timestamp is not None or status.phase not in ("", POD_PENDING):
         return None
     blocking = blocking_init_container(pod)
     if blocking is not None and blocking.name in native_sidecars(pod):

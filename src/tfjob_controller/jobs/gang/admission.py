@@ -56,9 +56,9 @@ from tfjob_controller.jobs.plan.gangterms import GangTerms
 from tfjob_controller.jobs.plan.model import Plan, environment_of
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import StaleChildren, is_of_attempt
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, job_outcome
 from tfjob_controller.jobs.state.pods import has_succeeded, is_finished
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE, ReplicaState, job_outcome
+from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.kube.codec import merge_patch
 from tfjob_controller.kube.meta import Object
 
@@ -79,17 +79,17 @@ class GangAdmission:
     stale: StaleChildren
 
 
-def is_run_as_gang(plan: Plan, observed: ObservedState) -> bool:
-    """Reports whether the job runs as a gang."""
-    if plan.scheduling.gang is None:
-        return False
+def is_run_as_gang(observed: ObservedState) -> bool:
+    """Reports whether a job with a gang was not started without it."""
     return all(ATTEMPT_LABEL in job.metadata.labels for job in observed.jobs.values())
 
 
-def gang_admission(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]) -> GangAdmission | None:
-    """Returns what the gang permits; None for a job that is no gang."""
-    terms, gang = plan.scheduling.gang, observed.gang
-    if terms is None or not is_run_as_gang(plan, observed):
+def gang_admission(
+    terms: GangTerms, plan: Plan, observed: ObservedState, states: Sequence[ReplicaState]
+) -> GangAdmission | None:
+    """Returns what the gang permits; None for a job that was started without one."""
+    gang = observed.gang
+    if not is_run_as_gang(observed):
         return None
     attempt = gang.status.attempt if gang is not None and is_placed(gang) else 0
     done = {state.replica.name for state in states if _is_done(state)}
@@ -124,8 +124,6 @@ def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
 
     A program that is stopped may exit with an error, which its Job counts until it is deleted.
     """
-    if plan.scheduling.gang is None and plan.scaling.resize != BY_RESTART:
-        return observed
     attempt = _attempt_of(observed.gang)
     jobs = {name: job for name, job in observed.jobs.items() if _stays(plan, job, attempt)}
     pods = {
@@ -228,16 +226,11 @@ def _is_done(state: ReplicaState) -> bool:
 
 def build_gang(plan: Plan, spec: GangSpec) -> Body:
     """Returns the Gang, ready for JSON."""
-    metadata: Body = {
-        "name": plan.scheduling.gang.name if plan.scheduling.gang is not None else "",
-        "namespace": plan.identity.namespace,
-        "labels": {**plan.identity.added_labels, **plan.identity.labels},
-        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
-    }
+    name = plan.scheduling.gang.name if plan.scheduling.gang is not None else ""
     return {
         "apiVersion": GANGS.api_version,
         "kind": GANGS.kind,
-        "metadata": metadata,
+        "metadata": plan.identity.metadata_of(name, plan.identity.labels),
         "spec": msgspec.to_builtins(spec),
     }
 

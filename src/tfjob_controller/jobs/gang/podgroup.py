@@ -12,12 +12,10 @@ A job whose children were created without a group continues without one, even if
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import PodGroup
@@ -29,39 +27,8 @@ from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.plan.podgroupbackends import Body, PodGroupRequest, add_metadata
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.completion import Step
-from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.jobs.state.replica_state import ReplicaState
-
-
-def plan_for_pod_group(plan: Plan, observed: ObservedState) -> Plan:
-    """The plan with the suspension that the backend requires, and without a group if the job was started without."""
-    if plan.scheduling.pod_group is None:
-        return plan
-    if not _is_member_of_group(plan, observed):
-        return _without_pod_group(plan)
-    admission = plan.scheduling.pod_group.backend.admission
-    if plan.policy.suspend or admission is None or not admission.holds(observed.pod_group):
-        return plan
-    held = dataclasses.replace(plan.policy, suspend=True, is_held=True)
-    steps = tuple(dataclasses.replace(step, policy=held) for step in plan.steps)
-    return dataclasses.replace(plan, policy=held, steps=steps)
-
-
-def _without_pod_group(plan: Plan) -> Plan:
-    scheduling = dataclasses.replace(plan.scheduling, pod_group=None)
-    return dataclasses.replace(plan, scheduling=scheduling, steps=tuple(map(_without_pod_group, plan.steps)))
-
-
-def _is_member_of_group(plan: Plan, observed: ObservedState) -> bool:
-    group, by_name = plan.scheduling.pod_group, plan.replicas.by_name
-    members = {member.name for member in group.terms.members} if group is not None else set()
-    of_gang = (job for name, job in observed.jobs.items() if name in by_name and by_name[name].role.name in members)
-    return all(GROUP_LABEL in job.metadata.labels for job in of_gang)
-
-
-def has_pod_group(observed: ObservedState) -> bool:
-    return observed.pod_group is not None and observed.pod_group.metadata.deletion_timestamp is None
 
 
 def must_delete_pod_group(plan: Plan, step: Step, terms: PodGroupTerms) -> bool:
@@ -78,12 +45,7 @@ def must_delete_pod_group(plan: Plan, step: Step, terms: PodGroupTerms) -> bool:
 def build_pod_group(plan: Plan, terms: PodGroupTerms, views: Sequence[ReplicaState]) -> Body:
     """Returns the object, ready for JSON."""
     resource = terms.backend.resource
-    metadata: Body = {
-        "name": terms.terms.name,
-        "namespace": plan.identity.namespace,
-        "labels": {**plan.identity.added_labels, **plan.identity.labels},
-        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
-    }
+    metadata = plan.identity.metadata_of(terms.terms.name, plan.identity.labels)
     spec = terms.backend.spec(_request(terms, views))
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 

@@ -32,7 +32,6 @@ from tfjob_controller.jobs.plan.gangterms import GangTerms, PodGroupTerms
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.completion import Completion, Step
-from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import format_time, parse_time
@@ -60,16 +59,17 @@ class GangWait:
 
 
 def gang_wait(
-    plan: Plan, admission: GangAdmission | None, observed: ObservedState, status: TrainingStatus, now: datetime
+    plan: Plan, step: Step, admission: GangAdmission | None, status: TrainingStatus, now: datetime
 ) -> GangWait | None:
-    """None for a job that neither is a gang nor requests to be one. `status` is the current one."""
-    if plan.scheduling.is_gang_refused:
+    """Returns the wait of a job that runs as a gang, or requests to; None in steps that are not part of the gang."""
+    terms, gang, group = step.plan.scheduling.gang, step.observed.gang, plan.scheduling.pod_group
+    if step.plan.scheduling.is_gang_refused:
         return GangWait(False, reasons.GANG_SCHEDULING_OFF, _OFF)
-    if plan.scheduling.gang is None or admission is None:
-        return None
-    if admission.is_admitted and observed.gang is not None:
-        return _admitted(admission, observed.gang)
-    return wait_with_timeout(plan.scheduling.gang, *_why(observed.gang), status, now)
+    if terms is not None and admission is not None:
+        if admission.is_admitted and gang is not None:
+            return _admitted(admission, gang)
+        return _wait_with_timeout(terms, *_why(gang), status, now)
+    return _pod_group_wait(group, plan, step, status, now) if group is not None else None
 
 
 def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:
@@ -79,7 +79,7 @@ def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:
     return GangWait(True, reasons.GANG_ADMITTED, message, "" if admission.stale.are_deleted else _STOPPING)
 
 
-def wait_with_timeout(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> GangWait:
+def _wait_with_timeout(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> GangWait:
     """The wait of a job for this reason, which may time out."""
     if terms.timeout_seconds is None:
         return GangWait(False, reason, message, _in_words(message))
@@ -147,10 +147,10 @@ def _since(status: TrainingStatus, now: datetime) -> datetime:
 _SCHEDULED = "All replicas that must run together have a node"
 
 
-def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime) -> GangWait | None:
-    """None for a job that no other scheduler runs as a gang, and in steps that are not part of the gang."""
-    terms = plan.scheduling.pod_group
-    if terms is None or (step.plan.scheduling.pod_group is None and not plan.policy.is_held):
+def _pod_group_wait(
+    terms: PodGroupTerms, plan: Plan, step: Step, status: TrainingStatus, now: datetime
+) -> GangWait | None:
+    if step.plan.scheduling.pod_group is None and not plan.policy.is_held:
         return None
     placed = sum(_has_node(view) for view in step.replica_states)
     least = sum(min_counts(terms.terms, {}).values())
@@ -162,8 +162,8 @@ def pod_group_wait(plan: Plan, step: Step, status: TrainingStatus, now: datetime
     if not words:
         name = f"{terms.backend.resource.kind} {terms.terms.name}"
         message = f"{name} has no status from its scheduler yet: check that it runs"
-        return wait_with_timeout(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
-    return wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
+        return _wait_with_timeout(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
+    return _wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
 
 
 def _words(terms: PodGroupTerms, step: Step) -> str:

@@ -19,9 +19,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.jobs.frameworks.environment import tf_config_environment
 from tfjob_controller.jobs.plan.gangterms import OFF, GangTerms, PodGroupTerms
+from tfjob_controller.jobs.podtemplate.checkpoint import SAVER
 from tfjob_controller.kube.meta import OwnerReference
 
 
@@ -112,6 +115,11 @@ class Replica:
         """Reports whether the replica runs until the job ends, so that its success does not count."""
         return self.role.serves and not self.is_chief
 
+    @property
+    def saves_checkpoints(self) -> bool:
+        containers = (self.template.get("spec") or {}).get("initContainers") or ()
+        return any(each.get("name") == SAVER and each.get("restartPolicy") == "Always" for each in containers)
+
 
 @dataclass(frozen=True, slots=True)
 class JobIdentity:
@@ -126,6 +134,18 @@ class JobIdentity:
     # What the user or the API of the job's kind wants on all children and their pods.
     added_labels: Mapping[str, str] = field(default_factory=dict)
     added_annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def metadata_of(
+        self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Returns the metadata of a child, ready for JSON."""
+        return {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": {**self.added_labels, **labels},
+            **({"annotations": dict(annotations)} if annotations else {}),
+            "ownerReferences": [msgspec.to_builtins(self.owner)],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +200,10 @@ class PodScheduling:
     pod_group: PodGroupTerms | None = None
     # Reports whether the job requests gang scheduling although the controller's flags turn it off.
     is_gang_refused: bool = False
+
+    @property
+    def requests_gang(self) -> bool:
+        return self.is_gang_refused or self.gang is not None or self.pod_group is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +313,11 @@ class Plan:
     def scaled_role(self) -> Role | None:
         """The role whose number of replicas changes."""
         return next((role for role in self.replicas.roles if role.name == self.scaling.role), None)
+
+    @property
+    def saving_replica(self) -> Replica | None:
+        """The replica whose checkpoints the status shows: the first one that saves any; None if none does."""
+        return next((replica for replica in self.replicas.all if replica.saves_checkpoints), None)
 
 
 def environment_of(replicas: Iterable[Replica]) -> Callable[[Replica], Mapping[str, str]]:

@@ -21,7 +21,7 @@ from tfjob_controller.api.common.policies import BY_RESTART, IN_PLACE
 from tfjob_controller.api.gang import ATTEMPT_LABEL, MEMBER_LABEL, Gang
 from tfjob_controller.jobs.gang.admission import is_placed, is_run_as_gang
 from tfjob_controller.jobs.gang.assignment import wanted_role_members
-from tfjob_controller.jobs.gang.podgroup import plan_for_pod_group
+from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.scaling.progress import with_shares
 from tfjob_controller.jobs.state.observed import ObservedState
@@ -31,7 +31,9 @@ from tfjob_controller.jobs.trainingjob import TrainingStatus
 
 def effective_plan(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
     """Returns the plan adapted to the cluster; the same object if nothing differs."""
-    return with_shares(_with_present(plan_for_pod_group(plan, observed), observed, status), observed, status)
+    plan = _with_present(_for_pod_group(plan, observed), observed, status)
+    total = plan.progress.total
+    return plan if total is None else with_shares(plan, total, observed, status)
 
 
 def _with_present(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
@@ -73,7 +75,7 @@ def _chosen(
     by_index = {worker.index: worker for worker in workers}
     done = {worker.index for worker in workers if worker.id in succeeded}
     jobs = {index: job for index, each in by_index.items() if (job := _living(observed, each.name)) is not None}
-    if plan.scheduling.gang is None or not is_run_as_gang(plan, observed):
+    if plan.scheduling.gang is None or not is_run_as_gang(observed):
         return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)
     gang = observed.gang if observed.gang is not None and is_placed(observed.gang) else None
     return _chosen_of_gang(plan.scaling.role, gang, jobs, done, by_index, wanted)
@@ -108,3 +110,29 @@ def _filled(staying: Sequence[int], indexes: Iterable[int], wanted: int) -> set[
 def _living(observed: ObservedState, name: str) -> BatchJob | None:
     job = observed.jobs.get(name)
     return job if job is not None and job.metadata.deletion_timestamp is None else None
+
+
+def _for_pod_group(plan: Plan, observed: ObservedState) -> Plan:
+    """The plan with the suspension that the backend requires, and without a group if the job was started without."""
+    if plan.scheduling.pod_group is None:
+        return plan
+    if not _is_member_of_group(plan, observed):
+        return _without_pod_group(plan)
+    admission = plan.scheduling.pod_group.backend.admission
+    if plan.policy.suspend or admission is None or not admission.holds(observed.pod_group):
+        return plan
+    held = dataclasses.replace(plan.policy, suspend=True, is_held=True)
+    steps = tuple(dataclasses.replace(step, policy=held) for step in plan.steps)
+    return dataclasses.replace(plan, policy=held, steps=steps)
+
+
+def _without_pod_group(plan: Plan) -> Plan:
+    scheduling = dataclasses.replace(plan.scheduling, pod_group=None)
+    return dataclasses.replace(plan, scheduling=scheduling, steps=tuple(map(_without_pod_group, plan.steps)))
+
+
+def _is_member_of_group(plan: Plan, observed: ObservedState) -> bool:
+    group, by_name = plan.scheduling.pod_group, plan.replicas.by_name
+    members = {member.name for member in group.terms.members} if group is not None else set()
+    of_gang = (job for name, job in observed.jobs.items() if name in by_name and by_name[name].role.name in members)
+    return all(GROUP_LABEL in job.metadata.labels for job in of_gang)

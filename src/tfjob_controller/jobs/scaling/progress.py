@@ -18,9 +18,9 @@ from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.common.schema import SAFE_INTEGER_MAX
 from tfjob_controller.api.common.status import Progress
 from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
-from tfjob_controller.jobs.plan.model import Plan, StepPattern, StepShares
+from tfjob_controller.jobs.plan.model import Plan, Role, StepPattern, StepShares
 from tfjob_controller.jobs.state.observed import ObservedState, Reading
-from tfjob_controller.jobs.state.pods import all_containers_ended, training_container, was_started
+from tfjob_controller.jobs.state.pods import all_containers_ended, training_exit, was_started
 from tfjob_controller.jobs.state.restarts import fold_counts
 from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.text import shortened
@@ -38,10 +38,8 @@ class Report:
     text: str
 
 
-def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress | None:
-    """The progress with all current reports; None for a job that counts no steps."""
-    if not plan.progress.is_enabled:
-        return old
+def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> Progress:
+    """Returns the progress with all current reports."""
     known = old or Progress()
     counts, ignored = dict(known.counts), known.ignored
     for report in _reports(plan, observed):
@@ -51,16 +49,15 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
             ignored = ignored or problem
         elif steps is not None and steps > counts.get(report.uid, -1):
             counts[report.uid] = steps
-    counts = fold_counts(counts, _present(plan, observed))
+    # The pods that may report again.
+    present = {pod.metadata.uid for pod in _workers_of(plan.scaled_role, observed)}.union(observed.readings or ())
+    counts = fold_counts(counts, present)
     return Progress(done=sum(counts.values()), total=plan.progress.total or 0, counts=counts, ignored=ignored)
 
 
-def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Plan:
-    """The plan with the number of steps for each worker that starts now."""
-    if plan.progress.total is None:
-        return plan
-    progress = next_progress(plan, observed, status.progress)
-    left = max(0, plan.progress.total - (progress.done if progress is not None else 0))
+def with_shares(plan: Plan, total: int, observed: ObservedState, status: TrainingStatus) -> Plan:
+    """Returns the plan with the number of steps, of `total`, for each worker that starts now."""
+    left = max(0, total - next_progress(plan, observed, status.progress).done)
     members = status.scaling.members if plan.scaling.resize == BY_RESTART and status.scaling is not None else 0
     workers = sorted(
         replica.index
@@ -71,7 +68,7 @@ def with_shares(plan: Plan, observed: ObservedState, status: TrainingStatus) -> 
     )
     share, rest = divmod(left, max(len(workers), 1))
     shares = {index: share + (place < rest) for place, index in enumerate(workers)}
-    return replace(plan, progress=replace(plan.progress, shares=StepShares(plan.progress.total, shares)))
+    return replace(plan, progress=replace(plan.progress, shares=StepShares(total, shares)))
 
 
 def is_unread(plan: Plan, observed: ObservedState) -> bool:
@@ -83,7 +80,7 @@ def is_unread(plan: Plan, observed: ObservedState) -> bool:
         was_started(pod, role.container)
         and all_containers_ended(pod)
         and not readings.get(pod.metadata.uid, Reading()).is_last
-        for pod in _workers_of(plan, observed)
+        for pod in _workers_of(role, observed)
     )
 
 
@@ -95,40 +92,39 @@ def has_last_words(plan: Plan, observed: ObservedState, old: Progress | None, ne
     changed = {uid for uid, steps in new.counts.items() if steps != before.get(uid)}
     staying = {
         pod.metadata.uid
-        for pod in _workers_of(plan, observed)
+        for pod in _workers_of(plan.scaled_role, observed)
         if pod.metadata.deletion_timestamp is None and not all_containers_ended(pod)
     }
     return not changed <= staying
 
 
-def _workers_of(plan: Plan, observed: ObservedState) -> Iterator[Pod]:
-    """The pods of workers, including those of workers that were scaled down."""
-    role, pods = plan.scaled_role, chain.from_iterable(observed.pods.values())
+def _workers_of(role: Role | None, observed: ObservedState) -> Iterator[Pod]:
+    """Yields the pods of the scaled role, including those of workers that were scaled down."""
+    pods = chain.from_iterable(observed.pods.values())
     return (pod for pod in pods if role is not None and pod.metadata.labels.get(JOB_TYPE) == role.replica_type)
 
 
 def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
-    for pod in _workers_of(plan, observed):
-        uid, name = pod.metadata.uid, replica_id_of(pod.metadata.labels)
-        if plan.progress.pattern is None:
-            if pod.metadata.annotations.steps:
-                yield Report(uid, name, pod.metadata.annotations.steps)
-        elif (reported := _last_words(plan, plan.progress.pattern, pod)) is not None:
-            yield Report(uid, name, reported)
+    role, pattern = plan.scaled_role, plan.progress.pattern
+    for pod in _workers_of(role, observed):
+        text = pod.metadata.annotations.steps or None
+        if pattern is not None and role is not None:
+            text = _match_at_end(pattern, pod, plan.replicas.chief.role.container)
+        if text is not None:
+            yield Report(pod.metadata.uid, replica_id_of(pod.metadata.labels), text)
     for uid, reading in (observed.readings or {}).items():
-        if plan.progress.pattern is not None and reading.text:
+        if pattern is not None and reading.text:
             yield Report(uid, reading.replica, reading.text)
 
 
-def _last_words(plan: Plan, pattern: StepPattern, pod: Pod) -> str | None:
-    """The match in the termination message, which is the end of the log if the container failed."""
-    container = training_container(pod, plan.replicas.chief.role.container)
-    ended = (container.state.terminated or container.last_state.terminated) if container is not None else None
+def _match_at_end(pattern: StepPattern, pod: Pod, container: str) -> str | None:
+    """Returns the match in the termination message, which is the end of the log if the container failed."""
+    ended = training_exit(pod, container)
     return pattern.last_match(ended.message) if ended is not None and ended.message else None
 
 
 def parse_steps(text: str) -> int | None:
-    """The number of steps; None if the text is no valid number."""
+    """Returns the number of steps; None if the text is no valid number."""
     number = text.strip()
     if not (number.isascii() and number.isdecimal()) or len(number) > len(str(SAFE_INTEGER_MAX)):
         return None
@@ -141,8 +137,3 @@ def _problem(report: Report, steps: int | None, before: int) -> str:
     if steps < before:
         return f"{report.replica} went back from {before} to {steps} steps"
     return ""
-
-
-def _present(plan: Plan, observed: ObservedState) -> set[str]:
-    """The pods that may report again."""
-    return {pod.metadata.uid for pod in _workers_of(plan, observed)}.union(observed.readings or ())

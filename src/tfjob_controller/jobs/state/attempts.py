@@ -34,9 +34,9 @@ from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.jobs.naming import RESTART_ATTEMPT
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, job_outcome
 from tfjob_controller.jobs.state.pods import is_finished
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE, ReplicaState, job_outcome
+from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.trainingjob import Scaling
 from tfjob_controller.kube.meta import Object
 from tfjob_controller.util.timestamps import seconds_until

@@ -18,23 +18,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfjob_controller.api.common.core import ContainerStatus, Pod
+from tfjob_controller.api.common.core import POD_FAILED, ContainerStatus, Pod
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.frameworks.environment import JOIN_SECONDS
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.state.attribution import (
+from tfjob_controller.jobs.state.observed import ObservedState, Obstacle
+from tfjob_controller.jobs.state.podreasons import how_it_ended, why_ended_by_kubelet, why_never_started
+from tfjob_controller.jobs.state.pods import running_since, training_container
+from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, ReplicaState, has_post_start_hook
+from tfjob_controller.jobs.state.restarts import (
     finish_time_of,
     first_failure,
     is_consequence,
+    replica_restarts,
     seconds_until_attributed,
 )
-from tfjob_controller.jobs.state.observed import ObservedState, Obstacle
-from tfjob_controller.jobs.state.podreasons import why_ended_by_kubelet
-from tfjob_controller.jobs.state.pods import running_since, training_container
-from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, ReplicaState, has_post_start_hook
-from tfjob_controller.jobs.state.restarts import replica_restarts
-from tfjob_controller.jobs.state.terminations import how_it_ended, why_never_started
 from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, seconds_until
@@ -278,7 +277,12 @@ def failed_sidecar(states: Sequence[ReplicaState]) -> str:
     """
     for state in states:
         pod, role = state.pod, state.replica.role
-        if not role.is_elastic or pod is None or pod.status.phase != FAILED or state.state != replica_state.SUCCEEDED:
+        if (
+            not role.is_elastic
+            or pod is None
+            or pod.status.phase != POD_FAILED
+            or state.state != replica_state.SUCCEEDED
+        ):
             continue
         for status in pod.status.container_statuses:
             ended = status.state.terminated

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tfjob_controller.api.common.core import JOBS, Condition, ContainerStatus, Pod, Terminated
+from tfjob_controller.api.common.core import (
+    JOBS,
+    POD_FAILED,
+    POD_SUCCEEDED,
+    Condition,
+    ContainerStatus,
+    Pod,
+    Terminated,
+)
 from tfjob_controller.api.common.policies import ON_FAILURE
 from tfjob_controller.jobs.naming import POD_JOB_NAME
-from tfjob_controller.jobs.state.terminations import start_failure
+from tfjob_controller.jobs.state.podreasons import start_failure
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.util.timestamps import format_time, parse_time
 
-SUCCEEDED = "Succeeded"
-PENDING = "Pending"
-FAILED = "Failed"
 _SANDBOX_READY = "PodReadyToStartContainers"
 # How long a pod may be without its sandbox until it is deleted, so that another one takes its place.
 GIVEN_UP_SECONDS = 20.0
@@ -27,6 +32,8 @@ EVICTED, _NODE_LOST = "Evicted", "NodeLost"
 # (pkg/kubelet/kubelet_pods.go, containerd's internal/cri/store/container).
 _STATUS_UNKNOWN = "ContainerStatusUnknown"
 _LOST_REASONS = frozenset((_STATUS_UNKNOWN, "Unknown"))
+# The node controller's word for a node that does not report.
+_NODE_NOT_READY = "NodeNotReady"
 # What the message of a pod begins with that its kubelet does not admit (pkg/kubelet/kubelet.go:rejectPod).
 _REJECTED = "Pod was rejected: "
 
@@ -53,7 +60,7 @@ def _age_key(pod: Pod) -> tuple[str, str, bool]:
 
 
 def is_finished(pod: Pod) -> bool:
-    return pod.status.phase in (SUCCEEDED, FAILED)
+    return pod.status.phase in (POD_SUCCEEDED, POD_FAILED)
 
 
 def training_container(pod: Pod, name: str) -> ContainerStatus | None:
@@ -71,9 +78,10 @@ def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None
     itself that can never start. A native sidecar that ended with the pod is not the cause.
     """
     status = pod.status
-    if status.phase != FAILED:
+    if status.phase != POD_FAILED:
         training = (each for each in status.container_statuses if each.name == name)
-        return start_failure((*status.init_container_statuses, *training))
+        waiting = [each for each in (*status.init_container_statuses, *training) if each.state.waiting is not None]
+        return start_failure(waiting) if waiting else None
     sidecars = native_sidecars(pod)
     for each in status.init_container_statuses:
         ended = each.state.terminated
@@ -148,6 +156,22 @@ def has_unfinished_sidecar(pod: Pod, name: str) -> bool:
     return any(status.state.terminated is None for status in statuses if status.name != name)
 
 
+def why_unheard(pod: Pod, training: ContainerStatus) -> str:
+    """Returns which node of a pod whose program runs does not report any more; empty if it does.
+
+    The node controller takes the condition Ready of its pods away, and leaves their containers as they were last seen.
+    The pod is evicted minutes later, or never (node_lifecycle_controller.go, nodeutil.MarkPodsNotReady).
+    """
+    if not training.ready or pod.metadata.deletion_timestamp is not None:
+        return ""
+    # A loop, which is fast: each sync calls this for each pod.
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            is_unheard = condition.status == "False" and condition.reason in ("", _NODE_NOT_READY)
+            return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report" if is_unheard else ""
+    return ""
+
+
 def last_exit(status: ContainerStatus) -> Terminated | None:
     """Returns how the container ended last, also while it runs again; None if it has never ended."""
     return status.state.terminated or status.last_state.terminated
@@ -171,7 +195,7 @@ def is_disrupted(pod: Pod, exited: Terminated | None) -> bool:
     condition = _true_condition(pod, "DisruptionTarget")
     if condition is None:
         is_rejected = pod.status.message.startswith(_REJECTED)
-        return (pod.status.reason == _NODE_LOST or is_rejected) and pod.status.phase == FAILED
+        return (pod.status.reason == _NODE_LOST or is_rejected) and pod.status.phase == POD_FAILED
     finished_at = exited.finished_at if exited is not None else None
     return not finished_at or (condition.last_transition_time or "") <= finished_at
 

@@ -22,7 +22,7 @@ of a finished job is never written again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,18 +30,27 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.core import BatchJob, Condition, Pod, Terminated
+from tfjob_controller.api.common.core import BatchJob, Pod, Terminated
 from tfjob_controller.api.common.policies import NEVER, ON_FAILURE
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
-from tfjob_controller.jobs.state.observed import ObservedState
-from tfjob_controller.jobs.state.podreasons import why_pending, why_repeated, why_unheard
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, job_ending, job_outcome
+from tfjob_controller.jobs.state.podreasons import (
+    OOM_KILLED,
+    is_permanent_error,
+    is_retryable_exit_code,
+    why_never_started,
+    why_pending,
+    why_repeated,
+)
 from tfjob_controller.jobs.state.pods import (
+    GIVEN_UP_SECONDS,
     blocked_since,
     blocking_init_container,
     deletion_request_time,
     failed_before_training,
     failing_init_container,
+    given_up_since,
     is_disrupted,
     is_finished,
     is_owned_by,
@@ -51,29 +60,25 @@ from tfjob_controller.jobs.state.pods import (
     outlasted_its_pod,
     training_container,
     was_told_to_end,
+    why_unheard,
 )
-from tfjob_controller.jobs.state.terminations import (
-    OOM_KILLED,
-    is_permanent_error,
-    is_retryable_exit_code,
-    why_never_started,
-)
-from tfjob_controller.util.timestamps import format_time
+from tfjob_controller.jobs.trainingjob import TrainingStatus
+from tfjob_controller.util.timestamps import format_time, seconds_until
 
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 UNKNOWN = "Unknown"
 
-JOB_COMPLETE = "Complete"
-JOB_FAILED = "Failed"
-_OUTCOMES = {JOB_COMPLETE: JOB_COMPLETE, JOB_FAILED: JOB_FAILED, "FailureTarget": JOB_FAILED}
-
 # The end of a pod on a lost node is never reported. Such a pod counts as lost this long after its grace period. This is
 # also how long the end of a Job waits for the end of its pod.
 LOST_AFTER_SECONDS = 30
 # The Job controller creates pods within moments. If it cannot (quota, admission), only events of the Job say why.
 NO_POD_AFTER_SECONDS = 30
+# Kubernetes' default of `terminationGracePeriodSeconds`.
+DEFAULT_GRACE_SECONDS = 30
+# A kubelet reports an end some seconds late.
+REPORT_SECONDS = 5
 # Most init containers have ended by then, and finished pods are gone that their Job takes along.
 PATIENCE_SECONDS = 30
 
@@ -143,13 +148,6 @@ def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str])
     return done
 
 
-def _is_permanent(replica: Replica, exited: Terminated) -> bool:
-    """Reports whether the program would end in the same way again."""
-    if replica.role.retries_any_error:
-        return exited.reason == OOM_KILLED or bool(why_never_started(exited))
-    return is_permanent_error(exited)
-
-
 def never_existed(state: ReplicaState) -> bool:
     """Reports whether an elastic job requested the replica too late: its Job has ended, or is ending, without it."""
     return state.replica.role.is_elastic and state.job is not None and state.replica.index >= state.job.spec.parallelism
@@ -157,26 +155,6 @@ def never_existed(state: ReplicaState) -> bool:
 
 def as_restarting(state: ReplicaState) -> ReplicaState:
     return replace(state, state=RUNNING, is_restarting=True, must_redo=True)
-
-
-def job_outcome(job: BatchJob) -> str:
-    """Returns `Complete`, `Failed` (also while pods of a Job that is bound to fail still end), or empty if neither."""
-    condition = job_ending(job)
-    return "" if condition is None else _OUTCOMES[condition.type]
-
-
-def job_end_time(job: BatchJob) -> str | None:
-    """Returns when the Job ended; None if it has not, or the condition has no time."""
-    condition = job_ending(job)
-    return None if condition is None else condition.last_transition_time
-
-
-def job_ending(job: BatchJob) -> Condition | None:
-    """Returns the condition that records how the Job ended."""
-    for condition in job.status.conditions:
-        if condition.status == "True" and condition.type in _OUTCOMES:
-            return condition
-    return None
 
 
 def _is_ahead(job: BatchJob, pod: Pod | None, moment: str) -> bool:
@@ -206,19 +184,15 @@ def _classify(
         state = _judge_by_pod(replica, job, pod, pods, is_over=outcome != "" or is_lost(pod, times.lost_before))
     if pod is not None and state.state == RUNNING and not state.is_up and not state.pending and not state.is_restarting:
         state = replace(state, pending=_why_slow(pod, times.slow_before))
-    state = _with_warning(state, observed)
+    about = pod or (job if state.pending else None)
+    if about is not None and (warning := observed.warnings.get(about.metadata.uid)):
+        # Only Events say why this pod does not start, or why this Job creates no pod.
+        state = replace(state, pending=warning)
     is_stopped = job is not None and job.spec.suspend and not (pod is not None and has_ended_by_itself(pod))
     # While the job is suspended, programs that still run count. Once it is resumed, other pods replace them.
     if state.state == RUNNING and (is_stopped or suspended) and not (suspended and state.is_up):
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
     return state
-
-
-def _with_warning(state: ReplicaState, observed: ObservedState) -> ReplicaState:
-    """Adds the reason that only Events give for a pod that does not start, or for a Job that creates no pod."""
-    about = state.pod or (state.job if state.pending else None)
-    warning = observed.warnings.get(about.metadata.uid, "") if about is not None else ""
-    return replace(state, pending=warning) if warning else state
 
 
 def _why_slow(pod: Pod, moment: str) -> str:
@@ -250,9 +224,7 @@ def _judge_without_pod(replica: Replica, job: BatchJob | None, outcome: str, tim
     if outcome == JOB_COMPLETE and not replica.serves:
         return ReplicaState(replica, SUCCEEDED, job)
     if outcome:
-        return ReplicaState(
-            replica, RUNNING, job, is_restarting=True, is_replaced=True, is_disrupted=True, must_redo=True
-        )
+        return as_restarting(ReplicaState(replica, RUNNING, job, is_replaced=True, is_disrupted=True))
     return ReplicaState(replica, RUNNING, job, pending=_why_no_pod(replica, job, times))
 
 
@@ -328,11 +300,13 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
         )
     if exited.exit_code == 0 and not replica.serves and not outlasted_its_pod(pod, exited):
         return replace(state, state=SUCCEEDED, pending="")
-    if not _is_permanent(replica, exited):
-        return replace(state, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)
-    if replica.decides:
+    is_permanent = is_permanent_error(exited)
+    if replica.role.retries_any_error:
+        is_permanent = exited.reason == OOM_KILLED or bool(why_never_started(exited))
+    if is_permanent and replica.decides:
         return replace(state, state=FAILED)
-    return replace(state, state=FAILED, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)
+    after = FAILED if is_permanent else state.state
+    return replace(state, state=after, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)
 
 
 def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> bool:
@@ -366,3 +340,86 @@ def is_lost(pod: Pod, moment: str) -> bool:
     """Reports whether the pod should have ended before `moment` (`lost_before`), and its end was not reported."""
     deleted = pod.metadata.deletion_timestamp
     return deleted is not None and deleted < moment and not is_finished(pod)
+
+
+def has_run_and_succeeded(state: ReplicaState) -> bool:
+    return state.state == SUCCEEDED and not never_existed(state)
+
+
+def unrecorded_successes(states: Sequence[ReplicaState], status: TrainingStatus) -> Sequence[ReplicaState]:
+    """Returns the replicas whose success the status does not have yet."""
+    known = frozenset(status.succeeded_indexes)
+    return [state for state in states if has_run_and_succeeded(state) and state.replica.id not in known]
+
+
+def grace_seconds(replica: Replica) -> int:
+    """Returns the time that the template gives containers to end."""
+    given = (replica.template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return given if isinstance(given, int) else DEFAULT_GRACE_SECONDS
+
+
+def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
+    """Returns when the pod must be deleted because it does nothing any more; None if it need not be.
+
+    The training container has ended for good, and its sidecars have had the grace period to end by themselves; or the
+    kubelet has given the pod up. The Job controller would replace an elastic node that has succeeded, unless all of
+    its containers have.
+    """
+    pod = state.pod
+    if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+        return None
+    since = given_up_since(pod)
+    if since is not None:
+        return seconds_until(since, GIVEN_UP_SECONDS, now)
+    container = training_container(pod, state.replica.role.container)
+    ended = container.state.terminated if container is not None else None
+    if ended is None or not ended.finished_at or is_restarted_in_place(state.replica, pod, ended):
+        return None
+    if state.state == SUCCEEDED and state.replica.role.is_elastic and not has_ended_well(pod):
+        return None
+    # A sidecar that waits for its image or its next start has not ended either.
+    is_held_up = any(status.state.running is not None for status in pod.status.init_container_statuses) or any(
+        status.state.terminated is None for status in pod.status.container_statuses
+    )
+    grace = grace_seconds(state.replica)
+    # A pod whose containers have all ended will be reported as ended, and stays with its log.
+    return seconds_until(
+        ended.finished_at, (grace if is_held_up else max(grace, DEFAULT_GRACE_SECONDS)) + REPORT_SECONDS, now
+    )
+
+
+def has_ended_well(pod: Pod) -> bool:
+    """Reports whether all containers but native sidecars have ended with 0, so that the pod will be Succeeded."""
+    ended = [status.state.terminated for status in pod.status.container_statuses]
+    return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
+
+
+def seconds_until_change(states: Sequence[ReplicaState], started: str | None, now: datetime) -> float | None:
+    """Returns when the first of the states will change by the passing of time alone; None if none will."""
+    times = (seconds for state in states for seconds in _times_of_change(state, started or "", now))
+    return min((seconds for seconds in times if seconds > 0), default=None)
+
+
+def _times_of_change(state: ReplicaState, started: str, now: datetime) -> Iterator[float]:
+    """Yields when the state may change. One second is added, since timestamps have whole seconds."""
+    job, pod = state.job, state.pod
+    if pod is None:
+        if job is None or state.pending or state.state != RUNNING or job.spec.suspend or job.status.failed:
+            return
+        if since := max(job.metadata.creation_timestamp or "", started):
+            yield seconds_until(since, NO_POD_AFTER_SECONDS + 1, now)
+        return
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is not None:
+        yield seconds_until(deleted, LOST_AFTER_SECONDS + 1, now)
+        return
+    ending = job_ending(job) if job is not None and not is_finished(pod) else None
+    if ending is not None and ending.last_transition_time:
+        # The end of the Job counts then, although the end of its pod was not seen.
+        yield seconds_until(ending.last_transition_time, LOST_AFTER_SECONDS + 1, now)
+    removal = seconds_until_removal(state, now)
+    if removal is not None:
+        yield removal + 1
+    blocked = None if state.is_up else blocked_since(pod)
+    if blocked:
+        yield seconds_until(blocked, PATIENCE_SECONDS, now) + 1

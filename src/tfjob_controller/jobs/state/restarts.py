@@ -1,4 +1,4 @@
-"""Restarts: how many there were, and how long the next one waits.
+"""Restarts: how many there were, which failure causes one, and how long the next one waits.
 
 Counts. The status has the number of restarts of each replica by its id. A child Job starts one pod, and carries how
 often its replica was restarted before it (label `REPLICA_RESTARTS`). The count is that number, plus the restarts of the
@@ -7,6 +7,13 @@ counts once, however often and by whatever object it is observed. Pods of elasti
 replaces, are counted by replica and UID, and added up by replica once they are gone and have a successor. Many entries
 of what does not exist any more are added up under one empty key. Restarts that the program did not cause are
 disruptions, which no limit applies to.
+
+Attribution. In synchronous training a replica that loses a peer usually fails as well, often within a second and with
+an ordinary error. Only the first failure is the cause. If the first replica to end was killed, evicted or lost with its
+node, a permanent error of another replica is a consequence, and the whole set restarts. If a permanent error came
+first, it is the program's own and ends the job. Kubelets report terminations with a delay, each on its own schedule, so
+a permanent error is attributed only after `GRACE_SECONDS`. Termination times have a resolution of one second; a tie is
+decided in favor of the retryable failure, because `maxRestarts` bounds restarts, whereas a failed job cannot be undone.
 
 Back-off. The first restart of all replicas is immediate, since most failures are a lost node or an eviction. Each
 further restart waits twice as long as the one before, up to a cap. The wait starts at the failure: when the condition
@@ -20,14 +27,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
-from tfjob_controller.api.common.core import Pod
+from tfjob_controller.api.common.core import POD_FAILED, Pod
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.naming import REPLICA_RESTARTS, replica_id_of
 from tfjob_controller.jobs.plan.model import Plan, Role
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, job_end_time, job_outcome
+from tfjob_controller.jobs.state.podreasons import is_permanent_error
 from tfjob_controller.jobs.state.pods import (
-    FAILED,
     deletion_request_time,
     failed_before_training,
     is_disrupted,
@@ -37,13 +44,7 @@ from tfjob_controller.jobs.state.pods import (
     training_exit,
     was_told_to_end,
 )
-from tfjob_controller.jobs.state.replica_state import (
-    JOB_COMPLETE,
-    ReplicaState,
-    job_end_time,
-    job_outcome,
-)
-from tfjob_controller.jobs.state.terminations import is_permanent_error
+from tfjob_controller.jobs.state.replica_state import FAILED, ReplicaState
 from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.util.timestamps import seconds_until
 
@@ -72,10 +73,11 @@ def next_restart_counts(
 def with_gone_pods_added(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> Mapping[str, int]:
     """Returns the counts, with those of pods that are gone and have a successor added up by replica (elastic roles)."""
     summed = dict(counts)
-    present = {state.replica.id: {pod_key(pod) for pod in state.pods} for state in states if state.pods}
-    for key in counts:
-        replica_id, is_of_pod, _ = key.partition("/")
-        if is_of_pod and key not in present.get(replica_id, (key,)):
+    by_pod = [key for key in counts if "/" in key]
+    present = {state.replica.id: {pod_key(pod) for pod in state.pods} for state in states if by_pod and state.pods}
+    for key in by_pod:
+        replica_id, _, _ = key.partition("/")
+        if key not in present.get(replica_id, (key,)):
             summed[replica_id] = summed.get(replica_id, 0) + summed.pop(key)
     return summed
 
@@ -178,7 +180,7 @@ def _why_replaced(role: Role, pod: Pod, *, is_newest: bool) -> _Cause | None:
     A permanent error ends the job. If it follows from the end of another node, another pod takes the place of this one.
     """
     exited, requested = training_exit(pod, role.container), deletion_request_time(pod)
-    if requested is None and pod.status.phase != FAILED:
+    if requested is None and pod.status.phase != POD_FAILED:
         return None
     is_cut_short = requested is not None and (exited is None or was_told_to_end(pod, exited))
     if is_cut_short or is_disrupted(pod, exited):
@@ -218,7 +220,7 @@ def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str
         if not role.is_elastic:
             continue
         pods = (observed.pods.get(f"{role.job_name}-{index}", ()) for index in range(role.replicas))
-        older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == FAILED]
+        older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == POD_FAILED]
         older.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
         for pod in older[:-KEPT_FAILED_PODS]:
             if pod.metadata.deletion_timestamp is None and pod_key(pod) in counts:
@@ -269,3 +271,41 @@ def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> 
         return 0.0
     wait = backoff_seconds(set_restarts(plan, status))
     return max(0.0, seconds_until(restarting.last_transition_time, wait, now))
+
+
+# The kubelet's sync loop runs every second; a busy node needs three of them to report a termination. One more is added,
+# since timestamps have whole seconds.
+GRACE_SECONDS = 4.0
+
+
+def is_consequence(failed: ReplicaState, restarting: Sequence[ReplicaState]) -> bool:
+    """Reports whether `failed` ended because one of `restarting`, which may be retried, had ended before it."""
+    if not failed.replica.role.restarts_together:
+        return False
+    finish_time = finish_time_of(failed)
+    return any(finish_time_of(peer) <= finish_time for peer in restarting)
+
+
+def seconds_until_attributed(failed: ReplicaState, states: Sequence[ReplicaState], now: datetime) -> float:
+    """Returns how long the cause of this failure stays open, or 0.0 if it is decided."""
+    peers = [state for state in states if state.replica.role.restarts_together and state is not failed]
+    finish_time = finish_time_of(failed)
+    if not failed.replica.role.restarts_together or not peers or not finish_time:
+        return 0.0
+    return max(0.0, seconds_until(finish_time, GRACE_SECONDS, now))
+
+
+def next_attribution_seconds(states: Sequence[ReplicaState], now: datetime) -> float | None:
+    """Returns when the earliest open permanent error is attributed, or None if none is open."""
+    open_seconds = (seconds_until_attributed(state, states, now) for state in states if state.state == FAILED)
+    return min((seconds for seconds in open_seconds if seconds > 0), default=None)
+
+
+def first_failure(failed: Sequence[ReplicaState]) -> ReplicaState:
+    """Returns the replica that ended first; of several, the first one in the plan's order."""
+    return min(failed, key=finish_time_of)
+
+
+def finish_time_of(state: ReplicaState) -> str:
+    """Returns the termination time; empty, which sorts first, if the replica was deleted or its node was lost."""
+    return (state.exited.finished_at or "") if state.exited is not None else ""

@@ -1,27 +1,78 @@
-"""What a status shows about checkpoints, and the events that follow from it. For all kinds of jobs.
+"""The checkpoints of a job, from its pods and logs: what a status shows of them, and the events that follow from it.
 
 A line of a log may be read twice, and logs of two pods in any order, so each line is compared with the status: only
 what is later than the recorded checkpoint or failure counts. The status of a controller that is restarted is therefore
-the same, and no checkpoint is counted twice. Pure.
+the same, and no checkpoint is counted twice.
+
+The containers of a pod end before its native sidecars, which get SIGTERM then. Until they have ended, at most the pod's
+grace period later, the pod's phase stays Running. The container that saves checkpoints uploads the last one in this
+time. So the program of a replica may have succeeded while its pod runs, and its job must not end yet: its clean-up
+would delete the pod, and users would look for a checkpoint that is not there.
+
+Source: KEP-753 (sidecar containers), kubelet pkg/kubelet/kubelet_pods.go (getPhase). For all kinds of jobs. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Annotated
 
+import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
+from tfjob_controller.api.common.checkpointstatus import (
+    MAX_SKIPPED,
+    CheckpointFailure,
+    CheckpointStatus,
+    RestoredCheckpoint,
+    SkippedCheckpoint,
+)
+from tfjob_controller.api.common.core import ContainerStatus, Pod
 from tfjob_controller.jobs import conditions, reasons
-from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER, SAVER
 from tfjob_controller.jobs.state.observed import CheckpointLine, ReportedStep, SavedCheckpoint, UnsavedCheckpoint
+from tfjob_controller.jobs.state.pods import is_finished, last_exit, training_container
+from tfjob_controller.jobs.state.replica_state import REPORT_SECONDS, SUCCEEDED, ReplicaState, grace_seconds
 from tfjob_controller.jobs.trainingjob import TrainingStatus
-from tfjob_controller.util.timestamps import format_time, parse_time_or_none
+from tfjob_controller.util.text import CONTROL_CHARACTERS, PRINTABLE_PATTERN
+from tfjob_controller.util.timestamps import format_time, parse_time_or_none, seconds_until
 
 # A node's clock may be ahead. A later time is not believed, since every checkpoint after it would seem to be older.
 _MOST_AHEAD = timedelta(minutes=5)
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
+# The kubelet cuts a termination message at 4 KiB.
+_LONGEST_MESSAGE = 4096
+_CONTROLS = re.compile(f"[\x00-\x1f{CONTROL_CHARACTERS}]+")
+_Name = Annotated[str, msgspec.Meta(max_length=253, pattern=PRINTABLE_PATTERN)]
+
+
+class _Skipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: _Name
+    reason: Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+_AllSkipped = Annotated[tuple[_Skipped, ...], msgspec.Meta(max_length=MAX_SKIPPED)]
+
+
+class _Restored(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=253, pattern=PRINTABLE_PATTERN)]
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None
+    uri: Annotated[str, msgspec.Meta(max_length=1000, pattern=PRINTABLE_PATTERN)]
+    upload_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    skipped: _AllSkipped = ()
+
+
+class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `storage/checkpoints/commands.py` writes. Tenants can write it as well, so it is bounded and checked."""
+
+    restored: _Restored | None
+    skipped: _AllSkipped = ()
+
+
+_decode = msgspec.json.Decoder(_Message).decode
 
 
 def next_checkpoint(
@@ -144,3 +195,51 @@ def _with_failure(status: CheckpointStatus, line: UnsavedCheckpoint) -> Checkpoi
     if line.time <= max(before, status.time or ""):
         return status
     return replace(status, failed=status.failed + 1, failure=CheckpointFailure(line.name, line.reason, line.time))
+
+
+def saver_container(pod: Pod) -> ContainerStatus | None:
+    """Returns the status of the container that saves the pod's checkpoints."""
+    return next((status for status in pod.status.init_container_statuses if status.name == SAVER), None)
+
+
+def restored_in(pod: Pod) -> RestoredCheckpoint | None:
+    """Returns what the pod's init container has restored, without repeated steps.
+
+    Its name is empty if there was no checkpoint. None if it has not ended well, or its message is not one of the
+    command `checkpoint restore`.
+    """
+    statuses = pod.status.init_container_statuses
+    ended = next((status.state.terminated for status in statuses if status.name == RESTORER), None)
+    if ended is None or ended.exit_code != 0 or not ended.finished_at or len(ended.message) > _LONGEST_MESSAGE:
+        return None
+    try:
+        message = _decode(ended.message)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    restored = message.restored
+    skipped = tuple(SkippedCheckpoint(each.name, printable(each.reason)) for each in (restored or message).skipped)
+    if restored is None:
+        return RestoredCheckpoint(time=ended.finished_at, skipped=skipped)
+    return RestoredCheckpoint(restored.name, restored.step, ended.finished_at, restored.uri, skipped=skipped)
+
+
+def printable(text: str) -> str:
+    """Returns the text on one line, without control characters."""
+    return _CONTROLS.sub(" ", text)
+
+
+def saving_states(states: Sequence[ReplicaState], now: datetime) -> Sequence[ReplicaState]:
+    """Returns the replicas that have succeeded and may still be saving their last checkpoint."""
+    return [state for state in states if seconds_until_saved(state, now) > 0]
+
+
+def seconds_until_saved(state: ReplicaState, now: datetime) -> float:
+    """Returns how long the last checkpoint of a replica that has succeeded may still take; 0 if none is being saved."""
+    pod = state.pod
+    if state.state != SUCCEEDED or pod is None or is_finished(pod) or not state.replica.saves_checkpoints:
+        return 0.0
+    saver, program = saver_container(pod), training_container(pod, state.replica.role.container)
+    exited = last_exit(program) if program is not None else None
+    if saver is None or saver.state.running is None or exited is None or not exited.finished_at:
+        return 0.0
+    return max(0.0, seconds_until(exited.finished_at, grace_seconds(state.replica) + REPORT_SECONDS, now))

@@ -12,9 +12,8 @@ from tfjob_controller.jobs.naming import replica_type_labels, selector_string
 from tfjob_controller.jobs.plan.model import Plan, Role
 from tfjob_controller.jobs.scaling.progress import next_progress
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.state.replica_state import ReplicaState, has_run_and_succeeded
 from tfjob_controller.jobs.state.restarts import is_end_counted
-from tfjob_controller.jobs.state.successes import has_run_and_succeeded
 from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus
 from tfjob_controller.util.timestamps import format_time
 
@@ -29,7 +28,7 @@ def with_counts(job_state: JobState) -> TrainingStatus:
         if job_state.has_started and not plan.policy.suspend
         else None,
         roles=_roles(plan, states),
-        progress=next_progress(plan, job_state.observed, old.progress),
+        progress=next_progress(plan, job_state.observed, old.progress) if plan.progress.is_enabled else old.progress,
         succeeded_indexes=_succeeded(plan, old.succeeded_indexes, states),
         restart_counts=job_state.restart_counts,
         restarts=job_state.restarts,

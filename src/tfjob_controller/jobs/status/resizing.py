@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.api.gang import BOUND, Gang
 from tfjob_controller.jobs import conditions, reasons
-from tfjob_controller.jobs.conditions import Conditions
+from tfjob_controller.jobs.conditions import NORMAL, WARNING, Conditions, StatusEvent
 from tfjob_controller.jobs.evaluation.jobstate import JobState
-from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.plan.gangterms import OFF, ON
 from tfjob_controller.jobs.plan.model import Role
 from tfjob_controller.jobs.state import replica_state

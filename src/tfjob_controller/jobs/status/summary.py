@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from tfjob_controller.jobs import conditions, reasons
-from tfjob_controller.jobs.conditions import Conditions
+from tfjob_controller.jobs.conditions import NORMAL, WARNING, Conditions, StatusEvent
 from tfjob_controller.jobs.evaluation.jobstate import JobState
-from tfjob_controller.jobs.events import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import blocking_pod_message
-from tfjob_controller.jobs.state.attribution import first_failure
 from tfjob_controller.jobs.state.completion import (
     Completion,
     Step,
@@ -27,10 +25,15 @@ from tfjob_controller.jobs.state.completion import (
     missing_replicas,
 )
 from tfjob_controller.jobs.state.observed import Obstacle
-from tfjob_controller.jobs.state.podreasons import as_reason
 from tfjob_controller.jobs.state.pods import has_unfinished_sidecar
 from tfjob_controller.jobs.state.replica_state import ReplicaState
-from tfjob_controller.jobs.state.restarts import backoff_seconds, pod_key, replica_restarts, restarted_states
+from tfjob_controller.jobs.state.restarts import (
+    backoff_seconds,
+    first_failure,
+    pod_key,
+    replica_restarts,
+    restarted_states,
+)
 from tfjob_controller.jobs.trainingjob import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -178,12 +181,8 @@ def _is_still_restarting(job_state: JobState, next_conditions: Conditions) -> bo
     if not job_state.plan.replicas.restarts_together or not next_conditions.is_true(conditions.RESTARTING):
         return False
     # The replicas of later steps do not exist yet.
-    return not _are_up_together(job_state.step.replica_states)
-
-
-def _are_up_together(states: Sequence[ReplicaState]) -> bool:
-    together = [state for state in states if state.replica.role.restarts_together]
-    return all(state.is_up or state.state == replica_state.SUCCEEDED for state in together)
+    together = (state for state in job_state.step.replica_states if state.replica.role.restarts_together)
+    return any(not state.is_up and state.state != replica_state.SUCCEEDED for state in together)
 
 
 def _why_waiting(job_state: JobState, obstacles: Sequence[Obstacle], before: str) -> Iterator[str]:
@@ -279,8 +278,10 @@ def status_events(job_state: JobState, new: TrainingStatus) -> Iterator[StatusEv
         yield StatusEvent(WARNING, reasons.RESTARTED, _restart_note(job_state, new))
     was_suspended, is_suspended = (conditions.has_true(each.conditions, conditions.SUSPENDED) for each in (old, new))
     if was_suspended != is_suspended:
-        yield StatusEvent(
-            NORMAL, reasons.RESUMED if was_suspended else reasons.SUSPENDED, _suspension_note(was_suspended)
+        yield (
+            StatusEvent(NORMAL, reasons.RESUMED, "Job is resumed")
+            if was_suspended
+            else StatusEvent(NORMAL, reasons.SUSPENDED, "Job is suspended: its pods are stopped")
         )
     if new.progress is not None and new.progress.ignored and not (old.progress and old.progress.ignored):
         yield StatusEvent(WARNING, reasons.PROGRESS_IGNORED, f"Progress is not counted: {new.progress.ignored}")
@@ -309,10 +310,6 @@ def _scheduling_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[Stat
     before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
     if now is not None and (before is None or before.reason != now.reason) and now.reason in _SCHEDULING_EVENTS:
         yield StatusEvent(_SCHEDULING_EVENTS[now.reason], now.reason, now.message)
-
-
-def _suspension_note(was_suspended: bool) -> str:
-    return "Job is resumed" if was_suspended else "Job is suspended: its pods are stopped"
 
 
 def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
@@ -345,3 +342,18 @@ def _why_replaced(job_state: JobState) -> str:
         return who
     first = first_failure(ended)
     return f"{who}: {shortened(failed_sidecar([first]) or failure_message(first))}"
+
+
+# The reason of a job should be readable at a glance: `kubectl get -o wide` shows it in a column.
+MAX_REASON = 400
+# A reason begins with the replica and how it ended, and ends with the last words of its program.
+_REASON_HEAD = 200
+
+
+def as_reason(text: str) -> str:
+    """Returns the text on one line of at most `MAX_REASON` characters, without words from its middle if need be."""
+    line = " ".join(text.split())
+    if len(line) <= MAX_REASON:
+        return line
+    head, tail = line[:_REASON_HEAD], line[_REASON_HEAD + 3 - MAX_REASON :]
+    return f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"

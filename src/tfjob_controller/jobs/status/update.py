@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.jobs import conditions, reasons
-from tfjob_controller.jobs.conditions import Conditions
+from tfjob_controller.jobs.conditions import WARNING, Conditions, StatusEvent
 from tfjob_controller.jobs.evaluation.cleanup import (
     SUSPENDED_AFTER_SECONDS,
     is_cleaned_up,
@@ -25,18 +25,10 @@ from tfjob_controller.jobs.evaluation.cleanup import (
 )
 from tfjob_controller.jobs.evaluation.jobstate import JobState, had_all_jobs
 from tfjob_controller.jobs.evaluation.silence import seconds_until_unexplained
-from tfjob_controller.jobs.events import WARNING, StatusEvent
 from tfjob_controller.jobs.gang.waiting import GangWait, preemptor_of
 from tfjob_controller.jobs.scaling.progress import has_last_words, is_unread
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import is_of_attempt, seconds_until_held_up, seconds_until_pod_lost
-from tfjob_controller.jobs.state.attribution import next_attribution_seconds
-from tfjob_controller.jobs.state.checkpoints import (
-    restored_in,
-    saving_replica,
-    saving_states,
-    seconds_until_saved,
-)
 from tfjob_controller.jobs.state.completion import (
     refusal,
     seconds_until_config_timeout,
@@ -44,17 +36,31 @@ from tfjob_controller.jobs.state.completion import (
     seconds_until_join_timeout,
 )
 from tfjob_controller.jobs.state.observed import Obstacle
-from tfjob_controller.jobs.state.podreasons import as_reason
-from tfjob_controller.jobs.state.replica_state import ReplicaState
-from tfjob_controller.jobs.state.replica_times import seconds_until_change, seconds_until_removal
-from tfjob_controller.jobs.state.restarts import seconds_until_replica_restart, seconds_until_restart
-from tfjob_controller.jobs.state.successes import unrecorded_successes
-from tfjob_controller.jobs.status.checkpoints import checkpoint_events, next_checkpoint, with_restored
+from tfjob_controller.jobs.state.replica_state import (
+    ReplicaState,
+    seconds_until_change,
+    seconds_until_removal,
+    unrecorded_successes,
+)
+from tfjob_controller.jobs.state.restarts import (
+    next_attribution_seconds,
+    seconds_until_replica_restart,
+    seconds_until_restart,
+)
+from tfjob_controller.jobs.status.checkpoints import (
+    checkpoint_events,
+    next_checkpoint,
+    restored_in,
+    saving_states,
+    seconds_until_saved,
+    with_restored,
+)
 from tfjob_controller.jobs.status.counts import with_counts, with_restart
 from tfjob_controller.jobs.status.resizing import ScalingDecision, decide_scaling
 from tfjob_controller.jobs.status.summary import (
     PENDING,
     active_status,
+    as_reason,
     ended_status,
     join_ids,
     last_phase,
@@ -190,7 +196,7 @@ def _cleaning_up(job_state: JobState, reverted: str) -> StatusResult:
 
 
 def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingStatus:
-    saver = saving_replica(job_state.plan)
+    saver = job_state.plan.saving_replica
     if saver is None:
         return status
     observed, pods = job_state.observed, [state.pod for state in job_state.replica_states if state.replica is saver]

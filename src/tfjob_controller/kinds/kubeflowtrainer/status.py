@@ -17,7 +17,7 @@ import msgspec
 from cachetools import LRUCache, cached
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.status import JobCondition, ready_count
+from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.kubeflowtrainer.types import (
     COMPLETE,
     FAILED,
@@ -39,6 +39,7 @@ from tfjob_controller.jobs.trainingjob import (
     RoleStatus,
     TrainingStatus,
     ready_by_role,
+    ready_count,
 )
 from tfjob_controller.util.timestamps import parse_time
 

@@ -14,10 +14,11 @@ from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
-from tfjob_controller.controller.handlers import BY_RUNTIME, NO_TRIGGER_LOG, JobHandler, TriggerLog, runtime_key
+from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.snapshot import BY_RUNTIME, runtime_key
 from tfjob_controller.jobs.naming import new_runtime_id
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, UnplannableError

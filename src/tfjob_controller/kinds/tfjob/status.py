@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfjob_controller.api.common.status import ready_count
 from tfjob_controller.api.tfjob.status import ReplicaStatus, ScalingStatus, TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.jobs.status.counts import role_state
-from tfjob_controller.jobs.trainingjob import RoleStatus, Scaling, TrainingJob, TrainingStatus, ready_by_role
+from tfjob_controller.jobs.trainingjob import (
+    RoleStatus,
+    Scaling,
+    TrainingJob,
+    TrainingStatus,
+    ready_by_role,
+    ready_count,
+)
 
 
 def to_wire(status: TrainingStatus, before: TFJobStatus) -> TFJobStatus:

@@ -34,8 +34,7 @@ from tfjob_controller.controller.logs.metricparser import MetricValue
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
-from tfjob_controller.jobs.state.indexedjobs import pods_of
-from tfjob_controller.jobs.state.observed import ObservedState, ReportedStep
+from tfjob_controller.jobs.state.observed import ObservedState, ReportedStep, pods_of
 from tfjob_controller.jobs.state.pods import all_containers_ended, newest, was_started
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared

@@ -22,13 +22,13 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.controller.handlers import BY_RUNTIME, by_runtime_label
 from tfjob_controller.controller.logs.progressreader import (
     MAX_POLLS_OF_NAMESPACE,
     PERIOD_SECONDS,
     RETENTION_SECONDS,
     ProgressReader,
 )
+from tfjob_controller.controller.snapshot import BY_RUNTIME, by_runtime_label
 from tfjob_controller.jobs.state.observed import Reading
 from tfjob_controller.kinds.tfjob.kind import tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store

@@ -275,10 +275,6 @@ def test_the_config_map_holds_the_script_that_the_command_runs() -> None:
     assert pod_spec_of(plan, "ps-0")["containers"][0]["command"][-1].endswith(f" /ps-server/{script}")
 
 
-def test_a_suspended_job_can_be_built() -> None:
-    assert job_of(plan_of(), suspend=True)["spec"]["suspend"] is True
-
-
 def test_building_children_leaves_the_job_as_it_was() -> None:
     job = decoded(tfjob(master(template=pod_template(container(env=[{"name": "A"}]))), parameter_servers(1)))
     before = copy.deepcopy(job)

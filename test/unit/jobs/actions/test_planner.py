@@ -11,7 +11,7 @@ from helpers.clusterinmemory import GRACE_SECONDS, LOST_SECONDS, World, running,
 from helpers.manifests import master, parameter_servers, pod_template, workers
 from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
 from tfjob_controller.jobs.actions.model import NO_ACTIONS, Actions, build_delete
-from tfjob_controller.jobs.state.replica_times import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
+from tfjob_controller.jobs.state.replica_state import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.util.timestamps import format_time
 

@@ -25,7 +25,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.jobs.actions.model import Actions, Delete
 from tfjob_controller.jobs.plan.gangterms import ON, ON_REQUEST, GangPolicy
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE
 
 MOST = 6
 

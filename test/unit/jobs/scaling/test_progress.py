@@ -13,8 +13,7 @@ from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
 from tfjob_controller.jobs.scaling.progress import parse_steps
-from tfjob_controller.jobs.state.observed import Reading
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, Reading
 from tfjob_controller.jobs.state.restarts import MAX_GONE
 
 PATTERN = {"progress": {"pattern": "step ([^ ]+)"}}

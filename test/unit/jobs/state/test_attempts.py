@@ -19,8 +19,8 @@ from tfjob_controller.jobs.plan.gangterms import ON_REQUEST, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
 from tfjob_controller.jobs.state.attempts import of_current_attempt, seconds_until_pod_lost, without_lost_pods
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, job_outcome
 from tfjob_controller.jobs.state.pods import is_finished
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE, job_outcome
 
 RESTART: dict[str, Any] = {"autoscaling": {"minWorkers": 1, "maxWorkers": 6, "resize": "Restart"}}
 

@@ -11,9 +11,9 @@ import pytest
 
 from helpers.clusterinmemory import World, running_world
 from helpers.trainworld import ends, running_train_world, world_in_steps
-from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.completion import Completion, Step, has_succeeded, job_completion
 from tfjob_controller.jobs.state.replica_state import ReplicaState
+from tfjob_controller.jobs.state.restarts import GRACE_SECONDS
 
 
 def views(cluster: World) -> Sequence[ReplicaState]:

@@ -10,8 +10,7 @@ import time
 import pytest
 
 from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Pod, PodMeta, Terminated, Waiting
-from tfjob_controller.jobs.state.pods import deletion_request_time
-from tfjob_controller.jobs.state.terminations import (
+from tfjob_controller.jobs.state.podreasons import (
     error_of,
     in_words,
     is_permanent_error,
@@ -19,6 +18,7 @@ from tfjob_controller.jobs.state.terminations import (
     start_failure,
     why_never_started,
 )
+from tfjob_controller.jobs.state.pods import deletion_request_time
 from tfjob_controller.util.timestamps import parse_time
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START
 from helpers.trainworld import running_train_world
 from tfjob_controller.api.common.status import JobCondition, Progress
-from tfjob_controller.jobs.events import NORMAL, StatusEvent
+from tfjob_controller.jobs.conditions import NORMAL, StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult, is_minor
 from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus
 from tfjob_controller.util.timestamps import format_time

@@ -11,7 +11,7 @@ from helpers.clusterinmemory import World, running_world, world
 from helpers.manifests import master, workers
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.gang import ADMITTED, BOUND, NodePlacement, wanted_members
-from tfjob_controller.jobs.events import StatusEvent
+from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.plan.gangterms import (
     OFF,
     ON,
@@ -19,7 +19,7 @@ from tfjob_controller.jobs.plan.gangterms import (
     RECOMMEND,
     GangPolicy,
 )
-from tfjob_controller.jobs.state.replica_state import JOB_COMPLETE
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE
 from tfjob_controller.jobs.status.update import StatusResult
 
 WHY = "capacity for default/b, waiting 31 s"

@@ -11,7 +11,7 @@ from helpers.trainworld import running_train_world
 from tfjob_controller.api.common.core import Condition, Terminated
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.jobs.state.observed import Obstacle
-from tfjob_controller.jobs.state.podreasons import MAX_REASON
+from tfjob_controller.jobs.status.summary import MAX_REASON
 from tfjob_controller.jobs.status.update import finished_status, invalid_status
 from tfjob_controller.kinds.tfjob.status import tfjob_work
 

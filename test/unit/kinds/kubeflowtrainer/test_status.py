@@ -23,8 +23,8 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
-from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
 from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
+from tfjob_controller.jobs.state.restarts import GRACE_SECONDS
 from tfjob_controller.jobs.status.update import invalid_status
 from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus, is_finished
 from tfjob_controller.kinds.kubeflowtrainer.status import record_of, recorded_status, upstream_status

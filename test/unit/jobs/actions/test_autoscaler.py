@@ -8,14 +8,14 @@ from helpers.clusterinmemory import World
 from helpers.trainworld import ends, running_train_world, train_plan
 from tfjob_controller.api.common.core import HorizontalPodAutoscaler
 from tfjob_controller.api.trainjob.types import ElasticPolicy
+from tfjob_controller.jobs.actions.children import METRICS_HASH, build_autoscaler
 from tfjob_controller.jobs.plan.gangterms import (
     ALWAYS,
     OFF,
     ON,
     GangPolicy,
 )
-from tfjob_controller.jobs.scaling.autoscaler import METRICS_HASH, build_autoscaler
-from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
+from tfjob_controller.jobs.state.restarts import GRACE_SECONDS
 
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 MEMORY = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}}

@@ -8,9 +8,9 @@ from helpers.trainworld import ends, running_train_world, train_plan
 from tfjob_controller.api.common.core import Condition
 from tfjob_controller.jobs.actions.children import build_job, build_service
 from tfjob_controller.jobs.actions.model import NO_ACTIONS
-from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
-from tfjob_controller.jobs.state.indexedjobs import by_replica, indexes
-from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS, job_outcome
+from tfjob_controller.jobs.state.observed import by_replica, indexes, job_outcome
+from tfjob_controller.jobs.state.replica_state import LOST_AFTER_SECONDS
+from tfjob_controller.jobs.state.restarts import GRACE_SECONDS
 
 INDEXES = [("", set()), ("0", {0}), ("0-2", {0, 1, 2}), ("1,3-5,7", {1, 3, 4, 5, 7})]
 

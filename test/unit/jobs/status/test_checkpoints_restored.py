@@ -1,4 +1,4 @@
-"""The rules of jobs/state/checkpoints.py, and what statuses make of them."""
+"""What jobs/status/checkpoints.py reads from pods, and what statuses make of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tfjob_controller.api.trainjob.types import TrainJobStatus
 from tfjob_controller.controller.reporter import observe_status
 from tfjob_controller.jobs.evaluation.jobstate import evaluate
 from tfjob_controller.jobs.podtemplate.checkpoint import GRACE_SECONDS
-from tfjob_controller.jobs.state.checkpoints import restored_in
 from tfjob_controller.jobs.state.observed import ReportedStep
+from tfjob_controller.jobs.status.checkpoints import restored_in
 from tfjob_controller.jobs.status.update import next_status
 from tfjob_controller.kinds.trainjob.status import from_wire, to_wire
 from tfjob_controller.storage.checkpoints import commands

@@ -1,11 +1,11 @@
-"""The rules of jobs/state/attribution.py: whose failure it is, where all replicas go on together."""
+"""The attribution in jobs/state/restarts.py: whose failure it is, where all replicas go on together."""
 
 from __future__ import annotations
 
 import pytest
 
 from helpers.trainworld import ends, running_train_world
-from tfjob_controller.jobs.state.attribution import GRACE_SECONDS
+from tfjob_controller.jobs.state.restarts import GRACE_SECONDS
 
 
 def test_a_permanent_error_counts_once_nobody_else_can_have_caused_it() -> None:
