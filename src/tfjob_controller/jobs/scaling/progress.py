@@ -109,7 +109,7 @@ def _reports(plan: Plan, observed: ObservedState) -> Iterator[Report]:
     for pod in _workers_of(role, observed):
         text = pod.metadata.annotations.steps or None
         if pattern is not None and role is not None:
-            text = _match_at_end(pattern, pod, plan.replicas.chief.role.container)
+            text = _match_at_end(pattern, pod, role.container)
         if text is not None:
             yield Report(pod.metadata.uid, replica_id_of(pod.metadata.labels), text)
     for uid, reading in (observed.readings or {}).items():

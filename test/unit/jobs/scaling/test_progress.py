@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from helpers.manifests import container, master, parameter_servers, pod_template
 from tfjob_controller.api.common.core import PodAnnotations
 from tfjob_controller.jobs.actions.children import build_job
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
-from tfjob_controller.jobs.scaling.progress import parse_steps
-from tfjob_controller.jobs.state.observed import JOB_COMPLETE, Reading
+from tfjob_controller.jobs.scaling.progress import next_progress, parse_steps
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, Reading
 from tfjob_controller.jobs.state.restarts import MAX_GONE
 
 PATTERN = {"progress": {"pattern": "step ([^ ]+)"}}
@@ -184,6 +185,21 @@ def test_the_message_of_a_container_that_failed_counts() -> None:
     cluster = running(2, **PATTERN)
     cluster.exits("worker-1", 143, message="step 3 of mine\nstep 4 of mine\nbye\n")
     assert done(cluster) == 4
+
+
+def test_the_message_is_that_of_the_scaled_roles_own_container() -> None:
+    cluster = running(2, **PATTERN)
+    cluster.exits("worker-1", 143, message="step 4 of mine")
+    pod = cluster.pods[cluster.name("worker-1")][-1]
+    statuses = tuple(replace(status, name="trainer") for status in pod.status.container_statuses)
+    renamed = replace(pod, status=replace(pod.status, container_statuses=statuses))
+    observed = ObservedState(pods={cluster.name("worker-1"): [renamed]})
+    roles = tuple(
+        dataclasses.replace(role, container="trainer") if role.name == "worker" else role
+        for role in cluster.plan.replicas.roles
+    )
+    plan = dataclasses.replace(cluster.plan, replicas=dataclasses.replace(cluster.plan.replicas, roles=roles))
+    assert next_progress(plan, observed, None).done == 4
 
 
 def test_what_was_read_of_a_pod_that_is_gone_by_now_counts_once() -> None:
