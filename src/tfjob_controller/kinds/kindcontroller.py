@@ -138,6 +138,8 @@ class KindController:
         self._readers = kind.new_log_readers(shared, caches, self.queue.add)
         self._reconciler: Reconciler[Any] | None = None
         self._workers: Workers | None = None
+        # Of the last scrape, by the identity of the job, which is kept so that no other object has it.
+        self._works: dict[int, tuple[Any, TrainingJob]] = {}
 
     # Life
 
@@ -213,8 +215,15 @@ class KindController:
         }
 
     def works_of(self, series: JobSeries) -> Iterable[TrainingJob]:
-        """Returns the jobs that are counted in these metrics, without what differs between kinds."""
-        return map(self.kind.work_of, self._caches.jobs.store.list() if series == self.kind.series else ())
+        """Returns the jobs that are counted in these metrics, without what differs between kinds.
+
+        At each scrape all are counted, and few have changed since the last one: only these are converted.
+        """
+        if series != self.kind.series:
+            return ()
+        last, jobs = self._works, self._caches.jobs.store.list()
+        self._works = {id(job): last.get(id(job)) or (job, self.kind.work_of(job)) for job in jobs}
+        return [work for _, work in self._works.values()]
 
     def training(self) -> Iterator[TrainingOfJob]:
         """Yields the metrics of running jobs."""
