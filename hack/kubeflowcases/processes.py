@@ -1,7 +1,7 @@
 """Cases of numbers of processes, and of torchtune's recipes. No API server is needed for them.
 
 Of the numbers and recipes that follow from resources and arguments there are a few; the tables are in
-test/unit/kinds/kubeflowtrainer/test_plan.py and test/unit/jobs/frameworks/test_torchtune.py.
+test_plan.py and test_torchtune.py in test/unit/kinds/kubeflowtrainer.
 """
 
 from __future__ import annotations

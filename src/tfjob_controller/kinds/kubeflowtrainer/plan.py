@@ -30,7 +30,6 @@ from tfjob_controller.api.kubeflowtrainer.runtime import COMPLETE, LAUNCHER, NOD
 from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD
 from tfjob_controller.jobs.frameworks.base import Setting
-from tfjob_controller.jobs.frameworks.torchtune import RENDEZVOUS_VARIABLES
 from tfjob_controller.jobs.naming import INDEX_REFERENCE, TRAIN_JOB_NAME, gang_name, job_labels
 from tfjob_controller.jobs.plan.gangterms import GangTerms, scheduled_by, terms_of
 from tfjob_controller.jobs.plan.model import (
@@ -49,6 +48,7 @@ from tfjob_controller.kinds.kubeflowtrainer.podtemplate import JOBSET_NAME
 from tfjob_controller.kinds.kubeflowtrainer.problems import added_name_problems, problems
 from tfjob_controller.kinds.kubeflowtrainer.recipe import KubeflowRecipe
 from tfjob_controller.kinds.kubeflowtrainer.roles import is_target, replicas_of, role_of, variables_of
+from tfjob_controller.kinds.kubeflowtrainer.torchtune import RENDEZVOUS_VARIABLES
 from tfjob_controller.kinds.recipe import chief_first, gang_members, in_steps, owner_of, planned, step_of
 
 # batch/v1's default.

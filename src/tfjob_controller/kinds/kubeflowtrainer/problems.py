@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from tfjob_controller.api.kubeflowtrainer.patches import patch_problems
 from tfjob_controller.api.kubeflowtrainer.runtime import ReplicatedJob
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD, validate_with_runtime
-from tfjob_controller.jobs.frameworks.torchtune import tune_problems
 from tfjob_controller.jobs.naming import MAX_LABEL
 from tfjob_controller.jobs.plan.model import Role
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.jobs.podtemplate.merge import name_problems, spec_of
 from tfjob_controller.kinds.kubeflowtrainer.recipe import RESERVED, KubeflowRecipe
+from tfjob_controller.kinds.kubeflowtrainer.torchtune import tune_problems
 
 
 def problems(recipe: KubeflowRecipe) -> Iterator[str]:

@@ -14,12 +14,12 @@ from tfjob_controller.api.kubeflowtrainer.validation import ancestor_of
 from tfjob_controller.jobs.frameworks import mpi
 from tfjob_controller.jobs.frameworks.base import Framework, Setting
 from tfjob_controller.jobs.frameworks.environment import JAX, PLAIN, TORCH, XGBOOST
-from tfjob_controller.jobs.frameworks.torchtune import ENTRYPOINT
 from tfjob_controller.jobs.naming import runtime_id_of
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import UnplannableError
 from tfjob_controller.jobs.podtemplate.merge import Part, container_of, spec_of
 from tfjob_controller.jobs.podtemplate.progressreport import ProgressServer
+from tfjob_controller.kinds.kubeflowtrainer.torchtune import ENTRYPOINT
 
 # The variables that upstream sets, by framework. The frameworks set some more for jobs of this project's own kind.
 TORCH_VARIABLES = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")

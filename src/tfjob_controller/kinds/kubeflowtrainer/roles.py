@@ -21,7 +21,6 @@ from tfjob_controller.api.kubeflowtrainer.validation import ancestor_of
 from tfjob_controller.jobs.frameworks import mpi
 from tfjob_controller.jobs.frameworks.base import DEFAULT_PORT, Setting
 from tfjob_controller.jobs.frameworks.environment import JAX, TORCH, XGBOOST
-from tfjob_controller.jobs.frameworks.torchtune import tune_command
 from tfjob_controller.jobs.naming import replica_id
 from tfjob_controller.jobs.plan.model import PodMounts, Replica, Role
 from tfjob_controller.jobs.podtemplate.merge import (
@@ -44,6 +43,7 @@ from tfjob_controller.kinds.kubeflowtrainer.podtemplate import (
     with_resources,
 )
 from tfjob_controller.kinds.kubeflowtrainer.recipe import VARIABLES, KubeflowRecipe
+from tfjob_controller.kinds.kubeflowtrainer.torchtune import tune_command
 
 # The frameworks whose nodes meet at a port of node 0. Upstream declares it in the training container.
 _MEETING_AT_NODE_0 = (TORCH, JAX, XGBOOST)

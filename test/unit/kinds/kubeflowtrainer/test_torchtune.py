@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfjob_controller.jobs.frameworks.base import Setting
-from tfjob_controller.jobs.frameworks.torchtune import tune_command, tune_problems
+from tfjob_controller.kinds.kubeflowtrainer.torchtune import tune_command, tune_problems
 
 RUNTIME = "torchtune-llama3.2-1b"
 LORA, QUANTIZED = "model.lora_attn_modules=[q_proj]", "model.quantize_base=True"
