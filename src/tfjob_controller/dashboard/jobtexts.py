@@ -11,13 +11,15 @@ from typing import Any
 import yaml
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.jobform import KINDS, UNPRINTABLE, FormError, JobForm, Manifest, plain_copy
+from tfjob_controller.dashboard.jobform import FORMS, JobForm, plain_copy
+from tfjob_controller.kinds.kindform import KindForm
+from tfjob_controller.kinds.manifestfields import UNPRINTABLE, FormError, Manifest
 from tfjob_controller.kube.config.plainconfig import load_yaml
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.yamlengine import safe_dumper
 
 MAX_YAML = 200_000
-FIELDS = tuple(each.name for each in fields(JobForm))
+FIELDS = tuple(field.name for field in fields(JobForm))
 LABELS = {
     "kind": "Kind",
     "name": "Name",
@@ -33,22 +35,19 @@ LABELS = {
 }
 # The longest text of each field. A number has at most as many digits.
 _MAX_TEXT = {"name": 253, "namespace": 63, "image": 1000, "command": 50_000, "framework": 63}
-_MAX_NODES = {"TFJob": 1000, "TrainJob": 5000}
 _MAX_GPUS = 1024
 _GANGS = {"": None, "yes": True, "no": False}
 # The names by which messages of the API server and of this operator call the fields. The first in the text counts.
 _NAMED = (
     ("namespace", r"metadata\.namespace|\bnamespaces?\b"),
     ("name", r"metadata\.(?:name|generateName)\b|already exists|\bgenerateName\b"),
-    ("minimum", r"\bmin(?:Nodes|Workers)\b|\belasticPolicy\b|\bautoscaling\b"),
-    ("maximum", r"\b(?:spec\.)?(?:elasticPolicy\.|autoscaling\.)?max(?:Nodes|Workers)\b"),
     ("gang", r"\b(?:spec\.)?gang\b"),
     ("framework", r"\b(?:spec\.)?framework\b"),
-    ("nodes", r"\b(?:spec\.)?(?:trainer\.)?numNodes\b|\breplicas\b"),
-    ("gpus", r"nvidia\.com/gpu|\bresourcesPerNode\b|\bresources\b"),
+    ("gpus", r"nvidia\.com/gpu|\bresources\b"),
     ("image", r"(?:\.|\b)image\b(?!s)"),
     ("command", r"\bcommand\b"),
     ("kind", r"\bapiVersion\b"),
+    *(pattern for form in FORMS.values() for pattern in form.patterns),
 )
 _QUOTED_NAME = re.compile(r'"[^"]*" (?=is invalid|already|is forbidden)')
 
@@ -76,10 +75,10 @@ class TextError(Exception):
 
 def texts_of(form: JobForm) -> dict[str, str]:
     """The text of each field. `form_of` is the way back."""
-    found = {name: getattr(form, name) for name in FIELDS}
-    numbers = {name: str(each) for name, each in found.items() if isinstance(each, int) and name != "gang"}
+    values = {name: getattr(form, name) for name in FIELDS}
+    numbers = {name: str(value) for name, value in values.items() if isinstance(value, int) and name != "gang"}
     gang = next(text for text, value in _GANGS.items() if value is form.gang)
-    texts = {name: each for name, each in found.items() if isinstance(each, str)}
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
     return dict.fromkeys(FIELDS, "") | texts | numbers | {"gang": gang, "command": shlex.join(form.command)}
 
 
@@ -88,11 +87,12 @@ def form_of(texts: Mapping[str, str]) -> JobForm:
     given = {name: texts.get(name, "").replace("\r\n", "\n") for name in FIELDS}
     problems: dict[str, str] = {}
     values: dict[str, Any] = {}
-    if given["kind"] not in KINDS:
-        raise TextError({"kind": f"Kind: is unknown; choose {' or '.join(KINDS)}."})
+    kind_form = FORMS.get(given["kind"])
+    if kind_form is None:
+        raise TextError({"kind": f"Kind: is unknown; choose {' or '.join(FORMS)}."})
     for name, text in given.items():
         try:
-            values[name] = _value(name, text, given["kind"])
+            values[name] = _value(name, text, kind_form)
         except ValueError as error:
             problems[name] = f"{LABELS[name]}: {error}"
     if problems:
@@ -100,7 +100,11 @@ def form_of(texts: Mapping[str, str]) -> JobForm:
     return JobForm(**values)
 
 
-def _value(name: str, text: str, kind: str) -> Any:
+def framework_hint() -> str:
+    return " ".join(f"Of a {kind}: {form.framework_hint}" for kind, form in FORMS.items() if form.framework_hint)
+
+
+def _value(name: str, text: str, form: KindForm) -> Any:
     """The value of a field. Raises ValueError with what is wrong and the remedy."""
     if len(text) > (limit := _MAX_TEXT.get(name, 20)):
         raise ValueError(f"has more than {limit} characters; shorten it.")
@@ -112,22 +116,25 @@ def _value(name: str, text: str, kind: str) -> Any:
         return _GANGS[text]
     if name == "command":
         return _command(text)
-    if name in ("nodes", "gpus", "minimum", "maximum"):
-        least = 0 if name == "gpus" or (kind, name) == ("TFJob", "nodes") else 1
-        return _whole(text.strip(), least, _MAX_GPUS if name == "gpus" else _MAX_NODES[kind], (kind, name))
     text = text.strip()
-    if name == "framework" and kind == "TFJob" and text:
-        raise ValueError("a TFJob always runs TensorFlow; leave it empty, or choose the kind TrainJob.")
+    if name in ("nodes", "gpus", "minimum", "maximum"):
+        is_required = name == "nodes" and form.requires_nodes
+        if not text and not is_required:
+            return None
+        least = {"nodes": form.min_nodes, "gpus": 0}.get(name, 1)
+        remedy = f" ({form.nodes_hint})" if is_required else ", or leave it empty"
+        return _whole(text, least, _MAX_GPUS if name == "gpus" else form.max_nodes, remedy)
+    if name == "framework" and form.fixed_framework and text:
+        others = " or ".join(kind for kind, other in FORMS.items() if not other.fixed_framework)
+        remedy = f"leave it empty, or choose the kind {others}" if others else "leave it empty"
+        raise ValueError(f"a {form.resource.kind} always runs {form.fixed_framework}; {remedy}.")
     if "\n" in text or (name in ("image", "framework") and " " in text):
         raise ValueError("has spaces or line breaks; remove them.")
     return text
 
 
-def _whole(text: str, least: int, most: int, field: tuple[str, str]) -> int | None:
-    if not text and field != ("TFJob", "nodes"):
-        return None
+def _whole(text: str, least: int, most: int, remedy: str) -> int:
     if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-        remedy = " (0 for a master alone)" if field == ("TFJob", "nodes") else ", or leave it empty"
         raise ValueError(f"must be a whole number from {least} to {most}; give one{remedy}.")
     return int(text)
 

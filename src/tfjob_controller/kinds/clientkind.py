@@ -15,6 +15,7 @@ from tfjob_controller.kube.meta import Resource
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
     from tfjob_controller.jobs.trainingjob import TrainingJob
+    from tfjob_controller.kinds.kindform import KindForm
     from tfjob_controller.kube.requester import Requester
 
 
@@ -66,6 +67,8 @@ class ClientKind:
     """The last value of each metric in the status."""
     logged_metrics_of: Callable[[Any], Sequence[str]]
     """The names of the metrics that are read from the chief's log."""
+    form: Callable[[], KindForm] | None = None
+    """The kind in the dashboard's form for a new job; None if the form does not offer it."""
 
     @property
     def word(self) -> str:

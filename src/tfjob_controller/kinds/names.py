@@ -1,6 +1,7 @@
-"""The kinds of jobs that the Python client, the plugin and the dashboard know, by their names: their only list.
+"""The kinds of jobs that the Python client, the plugin and the dashboard know, by their names, the newest one last.
 
-Only the standard library is imported, because a command line is read before the types of any kind are loaded.
+This is the only list of them. Only the standard library is imported, because a command line is read before the types
+of any kind are loaded.
 """
 
 from __future__ import annotations

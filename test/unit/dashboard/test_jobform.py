@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from tfjob_controller.client.builders import tfjob, trainjob
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.jobform import GPU, UNPRINTABLE, FormError, JobForm, cloned, new_manifest
+from tfjob_controller.dashboard.jobform import JobForm, cloned, new_manifest
 from tfjob_controller.dashboard.jobtexts import (
     MAX_YAML,
     TextError,
@@ -23,6 +25,8 @@ from tfjob_controller.dashboard.jobtexts import (
     texts_of,
     yaml_of,
 )
+from tfjob_controller.kinds.manifestfields import GPU, UNPRINTABLE, FormError
+from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube.errors import ApiError
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
@@ -274,3 +278,26 @@ def test_the_causes_of_a_refusal_are_shown_at_their_fields() -> None:
         "nodes": "spec.numNodes: must be 1 or more",
         "yaml": "spec.maxRestarts: must be 0 or more",
     }
+
+
+WITHOUT_A_KIND = """
+import sys
+from tfjob_controller.kinds import names
+deleted = sys.argv[1]
+names.KIND_NAMES = [name for name in names.KIND_NAMES if name.word != deleted]
+sys.modules[f"tfjob_controller.kinds.{deleted}"] = None
+from tfjob_controller.dashboard import app, jobform, jobtexts
+manifest = jobform.new_manifest(jobform.DEFAULT_KIND)
+form = jobform.JobForm.from_manifest(manifest)
+assert jobtexts.form_of(jobtexts.texts_of(form)).apply(manifest) == manifest
+print(*jobform.FORMS)
+"""
+
+
+@pytest.mark.parametrize("deleted", [name.word for name in KIND_NAMES])
+def test_without_the_folder_and_the_line_of_a_kind_the_form_offers_the_others(deleted: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_KIND, deleted], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.split() == [name.kind for name in KIND_NAMES if name.word != deleted]

@@ -18,10 +18,9 @@ from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import Snapshot, kinds_named
 from tfjob_controller.dashboard.guard import CSRF_FIELD, CSRF_HEADER, is_token_of
 from tfjob_controller.dashboard.jobform import (
-    KINDS,
-    FormError,
+    DEFAULT_KIND,
+    FORMS,
     JobForm,
-    Manifest,
     cloned,
     kind_of,
     new_manifest,
@@ -33,6 +32,7 @@ from tfjob_controller.dashboard.jobtexts import (
     Problems,
     TextError,
     form_of,
+    framework_hint,
     manifest_of,
     problems_of,
     texts_of,
@@ -42,6 +42,7 @@ from tfjob_controller.dashboard.manifesttext import small_manifest
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.users import User
+from tfjob_controller.kinds.manifestfields import FormError, Manifest
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.names import name_violation, namespace_violation
 
@@ -138,7 +139,7 @@ def _manifest_of_clone(original: Snapshot) -> Manifest:
 
 
 def _first_manifest(kind: str, namespace: str) -> Manifest:
-    manifest = new_manifest(kind if kind in KINDS else "TrainJob")
+    manifest = new_manifest(kind if kind in FORMS else DEFAULT_KIND)
     manifest["metadata"] = {"name": "", "namespace": namespace} if namespace else {"name": ""}
     return manifest
 
@@ -186,4 +187,5 @@ def _problem(error: FormError) -> Problems:
 
 
 def _page(request: Request, state: _State) -> Response:
-    return rendering.page(request, "newjob.html", state=state, kinds=KINDS)
+    form = FORMS.get(state.texts["kind"], FORMS[DEFAULT_KIND])
+    return rendering.page(request, "newjob.html", state=state, kinds=FORMS, form=form, framework_hint=framework_hint())

@@ -14,6 +14,7 @@ from tfjob_controller.kinds.clientkind import ClientKind
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
     from tfjob_controller.jobs.trainingjob import TrainingJob
+    from tfjob_controller.kinds.kindform import KindForm
     from tfjob_controller.kube.requester import Requester
 
 # The id of a job that has none yet.
@@ -74,6 +75,12 @@ def _percentage(job: TFJob) -> int | None:
     return min(100, 100 * progress.done // progress.total) if progress is not None and progress.total else None
 
 
+def _form() -> KindForm:
+    from tfjob_controller.kinds.tfjob.kindform import KIND_FORM
+
+    return KIND_FORM
+
+
 _SIZE_FIELD = "workerReplicas"
 CLIENT_KIND = ClientKind(
     resource=TFJOBS,
@@ -97,4 +104,5 @@ CLIENT_KIND = ClientKind(
     progress_of=_progress,
     percentage_of=_percentage,
     logged_metrics_of=lambda job: DEFAULT_METRICS,
+    form=_form,
 )

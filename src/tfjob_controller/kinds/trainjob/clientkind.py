@@ -25,6 +25,7 @@ from tfjob_controller.kinds.clientkind import ClientKind
 if TYPE_CHECKING:
     from tfjob_controller.jobs.plan.model import Plan
     from tfjob_controller.jobs.trainingjob import TrainingJob
+    from tfjob_controller.kinds.kindform import KindForm
     from tfjob_controller.kube.requester import Requester
 
 _STORAGE_STEPS = (DATASET_INITIALIZER, MODEL_INITIALIZER, MODEL_EXPORTER)
@@ -82,6 +83,12 @@ def _percentage(job: TrainJob) -> int | None:
     return report.progress_percentage if report is not None else None
 
 
+def _form() -> KindForm:
+    from tfjob_controller.kinds.trainjob.kindform import KIND_FORM
+
+    return KIND_FORM
+
+
 _SIZE_FIELD = "numNodes"
 CLIENT_KIND = ClientKind(
     resource=TRAINJOBS,
@@ -103,4 +110,5 @@ CLIENT_KIND = ClientKind(
     percentage_of=_percentage,
     metrics_of=lambda job: metric_values_of(job.status),
     logged_metrics_of=lambda job: metric_names_of(job.spec),
+    form=_form,
 )
