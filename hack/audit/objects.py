@@ -90,7 +90,7 @@ class Preemption:
 class Gang:
     """Times are seconds since the epoch; a `not_before` of 0 means none.
 
-    `is_refused`: the gang scheduler says that it may preempt nobody now.
+    `is_refused`: the gang scheduler says that it may preempt no gang now.
     """
 
     key: str
@@ -177,7 +177,7 @@ def gang_of(obj: Object) -> Gang:
         priority=spec.get("priority", 0),
         since=epoch_seconds(status.get("queuedTime") or meta["creationTimestamp"]),
         not_before=epoch_seconds(status.get("requeueTime")),
-        is_refused="preempts nobody" in status.get("message", ""),
+        is_refused="preempts no gang" in status.get("message", ""),
         is_suspended=bool(spec.get("suspend", False)),
         is_being_deleted="deletionTimestamp" in meta,
         is_resize_requested=bool(status.get("targetMembers")),

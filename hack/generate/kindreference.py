@@ -44,7 +44,7 @@ _ABOUT = {
     "MODEL_MISSING": "modelConfig.input",
     "LABEL_WORDS": "the values of labels",
     "BAD_METRIC": "metrics.names",
-    "STARTED_FIXED": "all else",
+    "STARTED_FIXED": "other fields",
     "FRAMEWORK_TWICE": "spec",
     "NO_STEP": "targetJobs of podSpecOverrides",
     "NO_CONTAINER": "containers of podSpecOverrides",
@@ -153,11 +153,11 @@ def _rules(names: tuple[str, ...], *modules: ModuleType) -> str:
 
 
 _TEMPLATES = """
-Where the CRD is older than the controller and lets such a job through, the controller says the same words: phase
-`Failed`, `invalid job spec: …` as the reason, a Warning event, no children.
+If the CRD is older than the controller and accepts such a job, the controller reports the same message: phase `Failed`,
+`invalid job spec: …` as the reason, a Warning event, and no children.
 
-Templates keep every field, also those that this version of Kubernetes does not know. One change of a started job's
-template is not seen: where a field of a pod or container that Kubernetes 1.36 does not have is taken out and another
-such field put in. Children that exist are never changed in any case. What else is wrong in a template, such as an image
-without a name, the API server finds when the children are created; the job then fails with the server's words.
+Templates keep all fields, including those that this version of Kubernetes does not have. One change of a started job's
+template is not detected: the replacement of a field that pods and containers of Kubernetes 1.36 do not have by another
+such field. Existing children are never changed. The API server detects other errors in a template, such as an image
+without a name, when the children are created; the job then fails with the message of the API server.
 """

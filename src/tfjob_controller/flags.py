@@ -125,7 +125,9 @@ def _address(value: str) -> BindAddress | None:
 def _loopback(value: str) -> BindAddress | None:
     address = _address(value)
     if address is not None and not address.is_loopback:
-        raise ValueError("must be on loopback, such as 127.0.0.1:8082: it shows the insides of the process to anybody")
+        raise ValueError(
+            "must be on loopback, such as 127.0.0.1:8082: it shows the internal state of the process to any client"
+        )
     return address
 
 
@@ -170,7 +172,7 @@ def options_of(options: type[Any]) -> tuple[Option, ...]:
 
 
 def read_options(options: type[OptionsT], flags: Mapping[str, str], environ: Mapping[str, str]) -> OptionsT:
-    """The options that the given flags (by field name) and environment say. Raises UsageError.
+    """The options that the given flags (by field name) and environment set. Raises UsageError.
 
     A variable that is set to nothing counts as unset. Unknown variables with our prefix are not ours to judge:
     Kubernetes makes some for every Service (`TFJOB_CONTROLLER_PORT`).

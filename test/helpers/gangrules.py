@@ -106,13 +106,13 @@ class QueueRules:
         gangs.finish("first")
         eventually(lambda: queue.used() == "0", PATIENCE_SECONDS)
 
-    def test_a_job_whose_queue_does_not_exist_says_so(self, gangs: GangJobs) -> None:
+    def test_a_job_whose_queue_does_not_exist_reports_it(self, gangs: GangJobs) -> None:
         gangs.submit("first", 1, queue="no-such-queue")
         gangs.await_reason("first", "no-such-queue")
         assert gangs.bound("first") == []
 
 
-def a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs, **high: Any) -> None:
+def a_job_that_is_preempted_stops_queues_again_and_continues(gangs: GangJobs, **high: Any) -> None:
     """`high` are the arguments that give a job the higher priority."""
     gangs.submit("low", 2)
     gangs.await_running("low", 2)

@@ -122,7 +122,7 @@ def test_jobs_of_both_kinds_are_listed_and_a_name_of_two_must_be_distinguished(c
     client.submit(trainjob("same", image="localhost/t", nodes=1, namespace=namespace))
     assert [(job.kind, job.name) for job in client.jobs(namespace)] == [("tfjob", "same"), ("trainjob", "same")]
     assert [job.kind for job in client.jobs(namespace, kind="TrainJob")] == ["trainjob"]
-    with pytest.raises(AmbiguousNameError, match="tfjob and trainjob called same: say which"):
+    with pytest.raises(AmbiguousNameError, match="tfjob and trainjob called same: specify the kind"):
         client.job("same", namespace=namespace)
     assert client.job("same", "tfjobs", namespace).kind == "tfjob"
     assert {("tfjob", namespace), ("trainjob", namespace)} <= {

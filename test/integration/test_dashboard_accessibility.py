@@ -286,7 +286,7 @@ def test_a_change_is_announced_and_nothing_else(guest: Visitor, scene: Scene) ->
     expect(diagnosis).to_have_attribute("aria-live", "polite")
     diagnosis.evaluate("element => { element.isTheSame = true; }")
     scene.api.patch(path_of(scene, TFJOB_NAME).removesuffix("/status"), {"spec": {"suspend": True}})
-    expect(diagnosis).to_contain_text("the controller has not seen the last change")
+    expect(diagnosis).to_contain_text("the controller has not processed the last change")
     assert diagnosis.evaluate("element => element.isTheSame")
 
 

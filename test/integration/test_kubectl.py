@@ -65,7 +65,7 @@ def test_describe_of_a_job_that_no_controller_sees_says_so(plugin: Run, api: Api
     api.create(f"/apis/kubeflow.org/v1alpha1/namespaces/{namespace}/tfjobs", tfjob(master()))
     code, out, _ = plugin("describe", "example-job", "-n", namespace)
     assert code == 0
-    assert "No controller has seen the job yet" in out
+    assert "No controller has processed the job yet" in out
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_user_and_its_groups_are_impersonated(plugin: Run, pair_of: str) -> No
 def test_a_name_that_two_jobs_have_needs_its_kind(plugin: Run, pair_of: str) -> None:
     code, out, error = plugin("delete", "twin", "-n", pair_of)
     assert (code, out) == (2, "")
-    assert error == "kubectl tfjob: twin is a TFJob and a TrainJob: say tfjob/twin or trainjob/twin\n"
+    assert error == "kubectl tfjob: twin is a TFJob and a TrainJob: use tfjob/twin or trainjob/twin\n"
 
 
 def test_a_watched_list_prints_a_row_for_every_change_until_ctrl_c(

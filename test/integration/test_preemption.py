@@ -168,7 +168,7 @@ def test_a_class_that_a_policy_forbids_to_the_pods_of_a_namespace_preempts_nobod
     owner = Owner(preempting.api, "gangs")
     run(owner, "low", 8)
     owner.submit("high", worker=4, priority=1000, priority_class=URGENT)
-    refusal = f"preempts nobody before a pod of its namespace was admitted with the PriorityClass {URGENT}"
+    refusal = f"preempts no gang before a pod of its namespace was admitted with the PriorityClass {URGENT}"
     eventually(lambda: refusal in owner.status("high").get("message", ""))
     assert "preemption" not in owner.status("low")
     forbidden_class()

@@ -75,7 +75,7 @@ def test_reports_are_no_longer_the_present_state_once_their_programs_have_stoppe
     assert diagnosis.next == f"{deployment.format(GANG_SCHEDULER)}; nothing changes until it runs"
     queue = read_queue(requester, NAMESPACE)
     assert queue.report is not None
-    what = "what it reported may no longer be true"
+    what = "its last report may be out of date"
     notices = [
         f"The {title} stopped 12m ago; {what}; {deployment.format(program)}"
         for title, program in (("controller", CONTROLLER), ("gang scheduler", GANG_SCHEDULER))

@@ -108,8 +108,8 @@ def make_queue(queue: Queue, cpus: int) -> None:
 class TestOfKueue(gangrules.GangRules, gangrules.QueueRules): ...
 
 
-def test_a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs) -> None:
-    gangrules.a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs, priority=10)
+def test_a_job_that_is_preempted_stops_queues_again_and_continues(gangs: GangJobs) -> None:
+    gangrules.a_job_that_is_preempted_stops_queues_again_and_continues(gangs, priority=10)
     assert gangs.restarts("low") == 0
 
 
@@ -121,7 +121,7 @@ def test_a_job_that_waits_for_its_quota_has_no_pod(gangs: GangJobs) -> None:
     never(lambda: gangs.pods("second"), 2, PERIOD_SECONDS)
 
 
-def test_a_job_without_a_queue_says_which_label_it_lacks(gangs: GangJobs) -> None:
+def test_a_job_without_a_queue_reports_the_missing_label(gangs: GangJobs) -> None:
     gangs.submit("first", 1, queue="")
     gangs.await_reason("first", QUEUE_LABEL)
     assert gangs.pods("first") == {}
@@ -137,7 +137,7 @@ def test_a_queue_that_is_drained_stops_its_jobs_and_starts_them_again_later(gang
     gangs.await_running("first", 2)
 
 
-def test_an_admitted_job_whose_pods_find_no_node_says_why(gangs: GangJobs) -> None:
+def test_an_admitted_job_whose_pods_find_no_node_reports_the_reason(gangs: GangJobs) -> None:
     node = f"/api/v1/nodes/{NODE}"
     gangs.api.patch(node, {"spec": {"unschedulable": True}})
     try:

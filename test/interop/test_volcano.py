@@ -102,9 +102,9 @@ def make_queue(api: Api, name: str, cpus: int) -> Queue:
 class TestOfVolcano(gangrules.GangRules, gangrules.MinimumRules, gangrules.QueueRules): ...
 
 
-def test_a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs: GangJobs, any_volcano: RunningAddon) -> None:
+def test_a_job_that_is_preempted_stops_queues_again_and_continues(gangs: GangJobs, any_volcano: RunningAddon) -> None:
     any_volcano.run_with(EVICTING)
-    gangrules.a_job_that_is_preempted_stops_queues_again_and_goes_on(gangs, priority_class=HIGH)
+    gangrules.a_job_that_is_preempted_stops_queues_again_and_continues(gangs, priority_class=HIGH)
 
 
 def test_a_queue_reclaims_its_share_from_a_job_of_another_queue(gangs: GangJobs, any_volcano: RunningAddon) -> None:

@@ -60,7 +60,7 @@ def test_a_controllers_config_ends_with_one_line(text: str) -> None:
     ],
 )
 def test_a_key_that_is_there_twice_is_refused_and_the_last_does_not_win(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"the key .* is there twice"):
+    with pytest.raises(ConfigError, match=r"the key .* occurs twice"):
         parse_controller_config(text)
 
 

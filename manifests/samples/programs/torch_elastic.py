@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 STEPS = int(os.environ.get("STEPS", "300"))
 # Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0.1"))
-# Steps between two checkpoints: a change of the nodes repeats at most so many.
+# Steps between two checkpoints: a change of the nodes repeats at most this many.
 SAVE_STEPS = int(os.environ.get("SAVE_STEPS", "10"))
 # A folder for each job: the id of torchrun's run is the UID of the job.
 CHECKPOINTS = os.path.join(os.environ.get("CHECKPOINTS", "/checkpoints"), os.environ["TORCHELASTIC_RUN_ID"])

@@ -23,7 +23,7 @@ TOTAL = int(os.environ["TFJOB_TOTAL_STEPS"])
 CHECKPOINTS = os.environ.get("CHECKPOINTS", "/checkpoints")
 # Simulated duration of a step of a real model.
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0"))
-# Rounds between two checkpoints: a resize repeats at most so many.
+# Rounds between two checkpoints: a resize repeats at most this many.
 SAVE_ROUNDS = int(os.environ.get("SAVE_ROUNDS", "10"))
 # Interval of the worker's progress reports, which the controller reads (`autoscaling.progress.pattern`).
 REPORT_SECONDS = 1.0

@@ -58,7 +58,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                words = f"the key {key.value} is there twice"
+                words = f"the key {key.value} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)

@@ -108,7 +108,7 @@ class Client:
         if len(found) > 1:
             kinds = tuple(seen.kind for seen in found)
             words = " and ".join(kind.word for kind in kinds)
-            raise AmbiguousNameError(f"{where} has a {words} called {name}: say which one is meant by kind", kinds)
+            raise AmbiguousNameError(f"{where} has a {words} called {name}: specify the kind", kinds)
         return Job(self._connection, found[0])
 
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:

@@ -40,7 +40,7 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
 
-UNSEEN = "no gang scheduler has seen it yet"
+UNSEEN = "no gang scheduler has processed it yet"
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
 _TIMEOUT_SECONDS = 10.0
 _NO_PLACE = 10**9

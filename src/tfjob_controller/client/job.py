@@ -42,10 +42,10 @@ class Job:
         self._seen = seen
 
     def __repr__(self) -> str:
-        return f"<{self.kind} {self.namespace}/{self.name}: {self.phase or 'not seen by a controller yet'}>"
+        return f"<{self.kind} {self.namespace}/{self.name}: {self.phase or 'not processed by a controller yet'}>"
 
     def _repr_html_(self) -> str:
-        phase = self.phase or "not seen by a controller yet"
+        phase = self.phase or "not processed by a controller yet"
         shown = {"Job": f"{self.namespace}/{self.name}", "Kind": self.kind, "Phase": phase, "Reason": self.reason}
         return html_fields(shown)
 
@@ -127,7 +127,7 @@ class Job:
             if is_reached(self._update(seen)._seen, until):
                 return self
         failure = f"{self.namespace}/{self.name} did not reach {condition_text(until)} within {timeout_seconds:g} s"
-        now = f"it is {self.phase}" if self.phase else "no controller has seen it yet"
+        now = f"it is {self.phase}" if self.phase else "no controller has processed it yet"
         raise WaitTimeoutError(f"{failure}: {self.reason or now}")
 
     def describe(self) -> Description:
@@ -177,7 +177,7 @@ class Job:
         """The lines that the training programs printed. `print` shows the replica in front of each line.
 
         `replica` is one (`worker-1`), a role (`worker`, `node`), or `all`; default: the chief, or the replica because
-        of which the job has failed, with a warning that says so. `follow` waits for the program to start, and continues
+        of which the job has failed, with a warning about it. `follow` waits for the program to start, and continues
         until it ends; with several replicas their lines come as they are printed.
         `tail` gives the last lines alone, `previous` the run before the last restart. `max_line_bytes` cuts longer
         lines, which otherwise are kept in memory until they end. `container` is another one of the pod, such as an init

@@ -94,7 +94,7 @@ class LogReader:
             return []
         if not views:
             command = f"kubectl tfjob describe {self._name} -n {self._reader.namespace}"
-            raise ClientError(f"{self._name} has not started: `{command}` says why")
+            raise ClientError(f"{self._name} has not started: `{command}` shows the reason")
         wanted = self._options.replica
         if not wanted:
             return [self._default(views)]

@@ -78,7 +78,7 @@ class StatusReport(msgspec.Struct, frozen=True):
     def notice(self, now: datetime) -> str:
         """A sentence for what is shown with this report; empty while the program runs, or if that is unknown."""
         if stop := self.stop(now):
-            return f"{stop[:1].upper()}{stop[1:]}; what it reported may no longer be true; {self.remedy}"
+            return f"{stop[:1].upper()}{stop[1:]}; its last report may be out of date; {self.remedy}"
         if self.state == NO_LEASE:
             return f"No Lease and no pod shows that {self.title} runs; {self.remedy}"
         return ""

@@ -57,7 +57,7 @@ _ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
-# Namespace, `tfjob/NAME` or `trainjob/NAME`, and the runtime id: what the labels of a pod say about its job.
+# Namespace, `tfjob/NAME` or `trainjob/NAME`, and the runtime id: the job of a pod by its labels.
 JobKey: TypeAlias = tuple[str, str, str]
 
 

@@ -3,8 +3,8 @@
 A replica waits for capacity with its gang, and is then admitted; its pod waits until it is scheduled, is prepared
 (volumes, init containers, pulled images) until its training container starts, and runs until that ends. It is blocked
 while the kubelet waits before it tries again (a crash, an image that cannot be pulled). Of earlier runs in the same pod
-the last one is known; of pods that were deleted since, what events still say. A mark shows each restart. Nothing waits
-any more once the job has ended.
+the last one is known; of pods that were deleted since, the events that still exist. A mark shows each restart. Nothing
+waits any more once the job has ended.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _blocked_since(events: Sequence[Object], runs: Sequence[_Span], scheduled: d
 
 
 def _pulls(events: Sequence[Object], until: datetime) -> Iterator[_Span]:
-    """The time in which the kubelet pulled images, as its events say."""
+    """The time in which the kubelet pulled images, according to its events."""
     started = [
         moment
         for event in events

@@ -31,7 +31,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
     server = ServerConfig(_url(options, environ), authority_file=_authority(options))
     hosts = [name.strip() for name in options.hosts.split(",") if name.strip()]
     files = (options.dashboard_tls_cert_file, options.dashboard_tls_key_file)
-    # uvicorn stops at these signals, and raises them again afterwards; the exit code says that this stop was orderly.
+    # uvicorn stops at these signals, and raises them again afterwards; the exit code marks this stop as orderly.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     share_heaps()

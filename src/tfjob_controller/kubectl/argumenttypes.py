@@ -63,7 +63,7 @@ def job_argument(text: str) -> JobName:
     """`NAME`, or `KIND/NAME` with the words that kubectl knows."""
     word, slash, name = text.rpartition("/")
     if slash and word not in _KIND_WORDS:
-        raise ArgumentTypeError(f"{text!r} is no job: say {JOB_FORMS}")
+        raise ArgumentTypeError(f"{text!r} is not a job: use {JOB_FORMS}")
     return JobName(_KIND_WORDS[word] if slash else "", name_argument(name))
 
 

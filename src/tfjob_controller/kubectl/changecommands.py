@@ -43,13 +43,20 @@ def _add_submit(parser: ArgumentParser) -> None:
         "--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs accept IfNotPresent only, their default"
     )
     add = parser.add_argument_group("TFJobs", "The job is a TFJob unless a flag of TrainJobs is given.").add_argument
-    add("--workers", type=count_argument, metavar="N", help="workers; without a master worker-0 is the chief")
-    add("--ps", type=count_argument, metavar="N", help="parameter servers, which run TensorFlow's own server")
-    of_ps = "TensorFlow's image for them; default: tfImage of the controller's config file"
+    add(
+        "--workers", type=count_argument, metavar="N", help="number of workers; without a master, worker-0 is the chief"
+    )
+    add(
+        "--ps",
+        type=count_argument,
+        metavar="N",
+        help="number of parameter servers, which run TensorFlow's standard server",
+    )
+    of_ps = "image of the parameter servers; default: tfImage of the controller's config file"
     add("--ps-image", metavar="IMAGE", help=of_ps)
     add("--master", action="store_true", default=None, help="add a master; default: only without --workers")
     add = parser.add_argument_group("TrainJobs").add_argument
-    add("--nodes", type=positive_argument, metavar="N", help="nodes that train together")
+    add("--nodes", type=positive_argument, metavar="N", help="the number of nodes")
     of_elastic = "resize the job while it runs, between N and --nodes nodes"
     add("--min-nodes", type=positive_argument, metavar="N", help=of_elastic)
     add("--framework", metavar="NAME", help="torch, tensorflow, jax, xgboost, mpi, plain, …")
@@ -59,8 +66,8 @@ def _add_submit(parser: ArgumentParser) -> None:
     add("--model", metavar="URI", help="model to fetch before training")
     add("--export", metavar="URI", help="URI to which the model is exported at the end")
     add = parser.add_argument_group("each replica").add_argument
-    add("--cpu", type=quantity_argument, metavar="QUANTITY", help="such as 2 or 500m")
-    add("--memory", type=quantity_argument, metavar="QUANTITY", help="such as 4Gi")
+    add("--cpu", type=quantity_argument, metavar="QUANTITY", help="CPUs, such as 2 or 500m")
+    add("--memory", type=quantity_argument, metavar="QUANTITY", help="memory, such as 4Gi")
     add("--gpus", type=count_argument, metavar="N", help=GPU)
     add("--env", type=variable_argument, action="append", metavar="NAME=VALUE", help="can be repeated")
     add(
@@ -74,7 +81,7 @@ def _add_submit(parser: ArgumentParser) -> None:
     add("--pvc", type=claim_argument, action="append", metavar="CLAIM:PATH[:ro]", help=of_claim)
     of_volume = "mount configmap/NAME, secret/NAME, emptydir or memory, such as memory:/dev/shm; can be repeated"
     add("--volume", type=volume_argument, action="append", metavar="SOURCE:PATH", help=of_volume)
-    of_nodes = "nodes with this label only; can be repeated"
+    of_nodes = "use only nodes with this label; can be repeated"
     add("--node-selector", type=pair_argument, action="append", metavar="KEY=VALUE", help=of_nodes)
     add("--service-account", type=object_name_argument, metavar="NAME", help="the ServiceAccount of the pods")
     add("--priority", type=object_name_argument, metavar="NAME", help="the PriorityClass of the pods")
@@ -107,7 +114,9 @@ def _add_scale(parser: ArgumentParser) -> None:
     add_jobs(
         parser, job_or_count_argument, f"{JOB_HELP}; or N, after the jobs: workers of a TFJob, nodes of a TrainJob"
     )
-    parser.add_argument("--replicas", metavar="N", type=count_argument, help="the same number, as for `kubectl scale`")
+    parser.add_argument(
+        "--replicas", metavar="N", type=count_argument, help="the number N as a flag, as in `kubectl scale`"
+    )
     add_dry_run(parser)
 
 

@@ -67,7 +67,10 @@ def is_of_kubectl(output: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Formats:
-    """The values of `-o` that help and completion show; those of kubectl are accepted too, to say how to get them."""
+    """The values of `-o` that help and completion show.
+
+    Those of kubectl are accepted too, so that a message can explain how to get them.
+    """
 
     own: Sequence[str]
 
@@ -93,7 +96,9 @@ def add_jobs(parser: ArgumentParser, read: Callable[[str], Any] = job_argument, 
 
 
 def add_dry_run(parser: ArgumentParser) -> None:
-    description = "print what would be changed; `client`, the default, sends no change, and `server` has it checked"
+    description = (
+        "print the change without making it; `client`, the default, sends no request for it, `server` has it validated"
+    )
     parser.add_argument("--dry-run", choices=(CLIENT, SERVER, NO_DRY_RUN), help=description)
 
 
@@ -102,7 +107,7 @@ def add_all_namespaces(parser: ArgumentParser) -> None:
 
 
 def add_no_headers(parser: ArgumentParser) -> None:
-    parser.add_argument("--no-headers", action="store_true", help="print the rows of the table alone")
+    parser.add_argument("--no-headers", action="store_true", help="print the table without its header")
 
 
 def add_output(parser: ArgumentParser, *formats: str, accepts_kubectls: bool = False) -> None:
@@ -111,5 +116,5 @@ def add_output(parser: ArgumentParser, *formats: str, accepts_kubectls: bool = F
 
 
 def add_timeout(parser: Any) -> None:
-    description = "such as 90s, 10m or 1h30m; 0 checks once; default: no limit"
+    description = "longest wait, such as 90s, 10m or 1h30m; 0 checks once; default: no limit"
     parser.add_argument("--timeout", type=duration_argument, metavar="DURATION", help=description)

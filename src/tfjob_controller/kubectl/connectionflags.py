@@ -57,19 +57,25 @@ _REPEATED = (
 def add_connection_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("connection", "As for kubectl; they may precede the command.").add_argument
     add("-n", "--namespace", default="", type=namespace_argument, metavar="NAME", help="default: the context's")
-    add("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
-    add("--context", default="", metavar="NAME", help="of the kubeconfig; default: its current one")
-    add("--cluster", default="", metavar="NAME", help="of the kubeconfig; default: the context's")
-    add("--user", default="", metavar="NAME", help="of the kubeconfig; default: the context's")
-    add("-s", "--server", default="", metavar="URL", help="of the API server; default: the cluster's")
-    add("--certificate-authority", default="", metavar="FILE", help="of the API server; default: the cluster's")
-    insecure = "do not verify who the API server is; anybody in between can read what is sent"
+    add("--kubeconfig", default="", metavar="FILE", help="path of the kubeconfig; default: as for kubectl")
+    add("--context", default="", metavar="NAME", help="context of the kubeconfig; default: the current context")
+    add("--cluster", default="", metavar="NAME", help="cluster of the kubeconfig; default: the context's")
+    add("--user", default="", metavar="NAME", help="user of the kubeconfig; default: the context's")
+    add("-s", "--server", default="", metavar="URL", help="URL of the API server; default: the cluster's")
+    add("--certificate-authority", default="", metavar="FILE", help="CA of the API server; default: the cluster's")
+    insecure = "do not verify the certificate of the API server, so that the connection can be intercepted"
     add("--insecure-skip-tls-verify", action="store_true", help=insecure)
-    add("--token", type=token_argument, metavar="TOKEN", help="used in place of the user's credentials")
+    add("--token", type=token_argument, metavar="TOKEN", help="token to use in place of the user's credentials")
     add("--as", dest="as_user", default="", metavar="USER", help="act as this user, or system:serviceaccount:NS:NAME")
-    add("--as-group", action="append", default=[], metavar="GROUP", help="act as a member; can be repeated")
+    add(
+        "--as-group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="act as a member of this group; can be repeated",
+    )
     add("--as-uid", default="", metavar="UID", help="act with this UID")
-    limit = "of one request that is no watch and no followed log; default, and for 0: that of the command"
+    limit = "limit of one request, except watches and followed logs; default, and for 0: that of the command"
     add("--request-timeout", type=duration_argument, default=0.0, metavar="DURATION", help=limit)
     lines = f"explain: all events; from {REQUESTS_LEVEL} on, and without a level, standard error names each request"
     add("-v", "--v", dest="verbosity", type=count_argument, default=0, metavar="LEVEL", help=lines)

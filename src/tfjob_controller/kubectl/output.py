@@ -92,7 +92,7 @@ def print_error(message: str) -> None:
 
 
 def command_for(job: Job, command: str) -> str:
-    """A command line about this job, for messages that say what to do next."""
+    """A command line about this job, for messages that name the next step."""
     return f"{PROGRAM} {command} {job.kind}/{job.name} -n {job.namespace}"
 
 

@@ -38,14 +38,17 @@ def _add_list(parser: ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", type=job_argument, nargs="*", help=f"{JOB_HELP}; default: all jobs")
     add_all_namespaces(parser)
     parser.add_argument(
-        "--kind", choices=[name.word for name in KIND_NAMES], default="", help="only jobs of this kind; default: both"
+        "--kind",
+        choices=[name.word for name in KIND_NAMES],
+        default="",
+        help="list only jobs of this kind; default: all kinds",
     )
     parser.add_argument(
-        "-l", "--selector", default="", metavar="SELECTOR", help="only jobs with these labels, such as a=b"
+        "-l", "--selector", default="", metavar="SELECTOR", help="list only jobs with these labels, such as a=b"
     )
-    fields = "only jobs with these fields; the API server knows metadata.name and metadata.namespace"
+    fields = "list only jobs with these fields; the API server supports metadata.name and metadata.namespace"
     parser.add_argument("--field-selector", default="", metavar="SELECTOR", help=fields)
-    order = "a column, such as age, or a field, such as .metadata.name or .status.startTime; jobs without it come last"
+    order = "a column, such as age, or a field, such as .status.startTime; jobs without a value come last"
     parser.add_argument("--sort-by", default="", metavar="ORDER", help=order)
     add_no_headers(parser)
     parser.add_argument("--show-labels", action="store_true", help="add a column with the labels")
@@ -63,14 +66,14 @@ def _add_explain(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--controller-logs",
         action="store_true",
-        help="also the controller's log lines about the job, with their reconcile ids",
+        help="also print the controller's log lines about the job, with their reconcile ids",
     )
     parser.add_argument(
         "--controller-namespace",
         type=namespace_argument,
         default=SYSTEM_NAMESPACE,
         metavar="NAME",
-        help=f"where the controller runs; default: {SYSTEM_NAMESPACE}",
+        help=f"namespace of the controller; default: {SYSTEM_NAMESPACE}",
     )
     add_output(parser, TABLE, JSON, YAML)
 
@@ -83,9 +86,12 @@ def _add_logs(parser: ArgumentParser) -> None:
     parser.add_argument("--replica", default="", metavar="REPLICA", help=which)
     other = "another container of the pod, such as an init container or a sidecar; default: that of the program"
     parser.add_argument("-c", "--container", default="", metavar="NAME", help=other)
-    parser.add_argument("--tail", type=count_argument, metavar="N", help="the last N lines only")
+    parser.add_argument("--tail", type=count_argument, metavar="N", help="print only the last N lines")
     parser.add_argument(
-        "--since", type=duration_argument, metavar="DURATION", help="only lines of the last 90s or 1h30m"
+        "--since",
+        type=duration_argument,
+        metavar="DURATION",
+        help="print only lines of this period, such as 90s or 1h30m",
     )
     parser.add_argument("--timestamps", action="store_true", help="print the time of each line before it")
     parser.add_argument(
@@ -95,8 +101,8 @@ def _add_logs(parser: ArgumentParser) -> None:
 
 def _add_wait(parser: ArgumentParser) -> None:
     parser.description = (
-        "Waits until jobs run, end, have a condition or are deleted. Exit codes: 0 all have reached it; 1 one of "
-        "them can no longer reach it, because it ended otherwise or was deleted; 124 the timeout has passed."
+        "Waits until jobs run, end, have a condition or are deleted. Exit codes: 0: all jobs have; 1: one of "
+        "them can no longer reach it, because it ended in another way or was deleted; 124: the timeout has passed."
     )
     add_jobs(parser)
     parser.add_argument(
@@ -125,7 +131,7 @@ def _add_top(parser: ArgumentParser) -> None:
 def _add_dashboard(parser: ArgumentParser) -> None:
     add_all_namespaces(parser)
     parser.add_argument(
-        "--port", type=port_argument, default=0, metavar="PORT", help="on loopback; default: a free one"
+        "--port", type=port_argument, default=0, metavar="PORT", help="port on loopback; default: a free port"
     )
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
@@ -159,7 +165,7 @@ READ_COMMANDS = (
     ),
     Command(
         "explain",
-        "show the timeline of a job, its state, and what would change it",
+        "show the timeline of a job, its state, and what happens next",
         "commands.diagnose:explain",
         _add_explain,
         (
@@ -194,14 +200,14 @@ READ_COMMANDS = (
     ),
     Command(
         "queue",
-        "list the waiting gangs in order, and what each one lacks",
+        "list the waiting gangs in order, with the resources that each one lacks",
         "commands.queue:show_queue",
         _add_queue,
         ("kubectl tfjob queue -A", "kubectl tfjob queue -A -o wide", "kubectl tfjob queue -o json"),
     ),
     Command(
         "top",
-        "show which jobs use which resources of each node, and what is free",
+        "show the used and free resources of each node, and the jobs that use them",
         "commands.top:show_usage",
         _add_top,
         ("kubectl tfjob top", "kubectl tfjob top -A", "kubectl tfjob top -A -o json"),

@@ -114,7 +114,7 @@ class Session:
         except AmbiguousNameError as error:
             kinds = " and ".join(f"a {kind.resource.kind}" for kind in error.kinds)
             names = " or ".join(f"{kind.word}/{wanted.name}" for kind in error.kinds)
-            raise UsageError(f"{wanted.name} is {kinds}: say {names}") from None
+            raise UsageError(f"{wanted.name} is {kinds}: use {names}") from None
 
     def close(self) -> None:
         if self._transport is not None:

@@ -69,7 +69,7 @@ class QueuedGang:
         return backoff_seconds(self.gang, now) > 0
 
     def waiting_seconds(self, now: datetime) -> float:
-        """Returns how long it has been queued; never negative, whatever the clocks say."""
+        """Returns how long it has been queued; never negative, even if clocks differ."""
         return max((now - self.since).total_seconds(), 0.0)
 
 

@@ -99,7 +99,7 @@ def total_requests(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> dict[st
 def last_saved_time(gang: Gang) -> datetime | None:
     """Returns when a bound gang last saved its work, as reported by its owner, or began; None if neither is known.
 
-    An owner can say anything. A time before the gang was bound does not count, so nobody is safer than without a
+    An owner can write any time. A time before the gang was bound does not count, so nobody is safer than without a
     checkpoint, and one in the future makes the gang itself the first that goes.
     """
     text = gang.metadata.annotations.checkpoint_time

@@ -44,7 +44,7 @@ UsageLookup = Callable[[str], Amounts]
 
 
 def unknown_usage(_: str) -> Amounts:
-    """The usage for a caller that knows no pods: the quotas say what is used."""
+    """The usage for a caller that knows no pods: the one in the statuses of the quotas."""
     return {}
 
 

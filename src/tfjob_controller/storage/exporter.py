@@ -61,8 +61,8 @@ def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = 
     found = options.source or next((each for each in (output, model) if Path(each).exists()), "")
     if not found:
         raise StorageError(
-            f"there is nothing to export: neither {output} nor {model} exists; the training program has to write what "
-            f"is to be exported to {output}"
+            f"there is nothing to export: neither {output} nor {model} exists; the training program must write the "
+            f"files to export to {output}"
         )
     return found
 

@@ -119,7 +119,7 @@ def test_a_gang_that_could_preempt_and_does_not_is_a_violation(cluster: Cluster)
         pytest.param({"priority": 9, "not_before": "2999-01-01T00:00:00Z"}, {}, id="it backs off"),
         pytest.param({"priority": 9}, {"quota": "5"}, id="it exceeds its quota"),
         pytest.param(
-            {"priority": 9, "status_fields": {"message": "needs capacity; preempts nobody before a pod …"}},
+            {"priority": 9, "status_fields": {"message": "needs capacity; preempts no gang before a pod …"}},
             {},
             id="it is said to be refused",
         ),

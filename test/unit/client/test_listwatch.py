@@ -125,8 +125,10 @@ def test_a_wait_ends_in_time_though_the_server_is_away() -> None:
 def test_a_job_that_no_controller_has_seen_says_so_in_a_notebook_and_after_a_wait() -> None:
     job = handle(body(""), clock=PatientClock())
     job.refresh()
-    assert "not seen by a controller yet" in job._repr_html_()
-    with pytest.raises(WaitTimeoutError, match="did not reach Succeeded within 20 s: no controller has seen it yet"):
+    assert "not processed by a controller yet" in job._repr_html_()
+    with pytest.raises(
+        WaitTimeoutError, match="did not reach Succeeded within 20 s: no controller has processed it yet"
+    ):
         job.wait(timeout_seconds=20)
 
 

@@ -52,7 +52,7 @@ def test_a_program_whose_lease_is_no_longer_renewed_has_stopped(api: MemoryApi) 
     lease(api, "tfjob-system", OLD)
     report = read(api)
     assert report.notice(NOW) == (
-        "The controller stopped 12m ago; what it reported may no longer be true; "
+        "The controller stopped 12m ago; its last report may be out of date; "
         "check its Deployment: kubectl get deployment tfjob-controller -n tfjob-system"
     )
     assert report.origin(NOW) == "reported by the controller 20m ago"

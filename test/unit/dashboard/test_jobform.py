@@ -257,7 +257,7 @@ def test_a_yaml_with_a_value_that_is_none_of_its_type_is_refused(value: str) -> 
     ("text", "field"),
     [
         ("spec.replicaSpecs[0].template.spec.containers[0].image", "image"),
-        ("spec.numNodes: is required, since the runtime does not say it", "nodes"),
+        ("spec.numNodes: is required, because the runtime does not set it", "nodes"),
         ("minNodes must not be more than maxNodes: lower it, or raise maxNodes", "minimum"),
         ("numNodes must be from elasticPolicy.minNodes to maxNodes", "nodes"),
         ("the manifest is not a TrainJob: Expected `str`, got `int` - at `$.spec.framework`", "framework"),

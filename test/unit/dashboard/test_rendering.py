@@ -81,8 +81,8 @@ async def test_an_error_is_not_kept() -> None:
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("/jobs?namespace=../x", 200, "is no name of a namespace"),
-        ("/events/jobs?namespace=a/b", 400, "is no name of a namespace"),
+        ("/jobs?namespace=../x", 200, "is not a valid namespace"),
+        ("/events/jobs?namespace=a/b", 400, "is not a valid namespace"),
         ("/jobs/%2E%2E/tfjob/x", 404, "no such page"),
         ("/metrics/ns/tfjob/..%2Fsecrets", 404, "no such page"),
     ],

@@ -130,7 +130,7 @@ def test_a_negative_number_of_workers_is_refused_with_a_message(
 @pytest.mark.parametrize("arguments", [["train"], ["train", "1", "--replicas=1"]])
 def test_scale_needs_one_number(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["scale", *arguments]) == 2
-    assert "say one number: `kubectl tfjob scale JOB N`, or --replicas=N" in capsys.readouterr().err
+    assert "give one number: `kubectl tfjob scale JOB N`, or --replicas=N" in capsys.readouterr().err
 
 
 def test_a_list_is_read_page_by_page_and_leaves_out_what_the_server_thinks_less_important(

@@ -1,4 +1,4 @@
-"""Validates what all kinds of jobs say about storage: URIs, the variables of containers, and checkpoints.
+"""Validates the storage settings of all kinds of jobs: URIs, the variables of containers, and checkpoints.
 
 The CRDs have the same rules in CEL (hack/generate/storagerules.py, with the messages below). The limits of single
 fields are declared with the fields (`common.storage`). All functions are pure and yield one sentence for each problem,
@@ -13,9 +13,9 @@ from typing import Any
 
 from tfjob_controller.api.common.storage import INPUT_URI, LOGIN_IN_URI, OUTPUT_URI, Checkpoint
 
-UNKNOWN_SOURCE = "must begin with s3://, hf://, gs://, http://, https://, file:/// or pvc:// and say what is there"
-UNKNOWN_TARGET = "must begin with s3://, hf://, gs://, file:/// or pvc:// and say where there"
-URI_WITH_LOGIN = "must not hold a user or password: put them into a Secret and name that in secretRef"
+UNKNOWN_SOURCE = "must begin with s3://, hf://, gs://, http://, https://, file:/// or pvc:// and name a location"
+UNKNOWN_TARGET = "must begin with s3://, hf://, gs://, file:/// or pvc:// and name a location"
+URI_WITH_LOGIN = "must not contain a user or password: put them into a Secret and name it in secretRef"
 
 
 def source_problems(uri: str, at: str) -> Iterator[str]:

@@ -165,8 +165,8 @@ def _policy_problems(policy: MachineLearningPolicy) -> Iterator[str]:
     yield from _count_problems(policy.num_nodes, "spec.mlPolicy.numNodes", MAX_NODES)
     if policy.flux is not None:
         yield (
-            "spec.mlPolicy.flux: Flux is not supported by this controller, since its brokers need an installer and a "
-            "configuration of Flux's own in each pod: use mpi, or Kubeflow Trainer's own controller"
+            "spec.mlPolicy.flux: Flux is not supported by this controller, because its brokers need Flux's "
+            "installer and configuration in each pod: use mpi, or Kubeflow Trainer's own controller"
         )
     given = [name for name in ("torch", "mpi", "jax", "xgboost", "flux") if getattr(policy, name) is not None]
     if len(given) > 1:
@@ -184,9 +184,9 @@ def _policy_problems(policy: MachineLearningPolicy) -> Iterator[str]:
 def _job_set_problems(spec: JobSetSpec) -> Iterator[str]:
     at = "spec.template.spec"
     if spec.network.enable_dns_hostnames is False:
-        yield f"{at}.network.enableDNSHostnames: must not be false, since the nodes find each other by host names"
+        yield f"{at}.network.enableDNSHostnames: must not be false, because the nodes find each other by host names"
     if spec.network.publish_not_ready_addresses is False:
-        yield f"{at}.network.publishNotReadyAddresses: must not be false, since nodes are looked up before"
+        yield f"{at}.network.publishNotReadyAddresses: must not be false, because nodes are looked up before"
     if spec.success_policy.operator != "All":
         yield f"{at}.successPolicy.operator: {spec.success_policy.operator} {NOT_SUPPORTED}"
     if spec.failure_policy is not None:

@@ -57,12 +57,12 @@ WORKERS_OUTSIDE = (
     "the workers (workerReplicas, or else replicas of WORKER) must be from autoscaling.minWorkers to maxWorkers: "
     "choose such a number, or change minWorkers or maxWorkers"
 )
-MIN_WORKERS_TWICE = "gang.minWorkers and autoscaling.minWorkers say different things: leave one of them out"
+MIN_WORKERS_TWICE = "gang.minWorkers and autoscaling.minWorkers have different values: leave one of them out"
 CHIEF_MAY_LEAVE = (
-    "the chief is a worker that autoscaling may take away: name worker 0, the master or a PS, or leave autoscaling out"
+    "the chief is a worker that autoscaling can remove: name worker 0, the master or a PS, or leave autoscaling out"
 )
 # Message about checkpoint.
-PER_NODE = "perNode is for TrainJobs only, since the chief saves the checkpoints of a TFJob: leave it out"
+PER_NODE = "perNode is for TrainJobs only, because the chief saves the checkpoints of a TFJob: leave it out"
 # Message about autoscaling.progress.
 BAD_PATTERN = (
     "pattern must be a regular expression with exactly one group, such as step ([0-9]+): no other parentheses, no |, "
@@ -71,8 +71,10 @@ BAD_PATTERN = (
 
 # Messages about one entry of replicaSpecs.
 MASTER_REPLICAS = "MASTER must have exactly 1 replica: set replicas to 1, and use WORKER for more"
-TEMPLATE_MISSING = "template is required for MASTER and WORKER: only a PS can go without"
-CONTAINER_MISSING = "template needs a container named tensorflow: its exit code decides what becomes of the replica"
+TEMPLATE_MISSING = "template is required for MASTER and WORKER: only a PS can omit it"
+CONTAINER_MISSING = (
+    "template must have a container named tensorflow, whose exit code determines the state of the replica"
+)
 
 # Messages about a change after RuntimeId is set.
 RUNTIME_ID_FIXED = "RuntimeId names all children of the job and cannot change: leave it as it is"

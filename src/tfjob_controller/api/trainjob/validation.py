@@ -57,15 +57,15 @@ RESERVED_ENV = (
 )  # fmt: skip
 
 # Messages about a job.
-NODES_TWICE = "numNodes and trainer.numNodes say different things: leave one of them out"
-MODEL_TWICE = "config and storageUri say different things: leave one of them out"
+NODES_TWICE = "numNodes and trainer.numNodes have different values: leave one of them out"
+MODEL_TWICE = "config and storageUri have different values: leave one of them out"
 MODEL_MISSING = "storageUri is required (or config, its other name)"
 RESERVED = "{} is set by the controller: leave it out"
 BAD_PROCS = "must be auto, cpu, gpu or a number from 1 to 1024"
 DATASET_COVERED = (
     "volumeMounts must not cover /workspace/dataset, where datasetConfig puts the dataset: mount it elsewhere"
 )
-MODEL_COVERED = "volumeMounts must not cover /workspace/model, which modelConfig is about: mount it elsewhere"
+MODEL_COVERED = "volumeMounts must not cover /workspace/model, which modelConfig uses: mount it elsewhere"
 BAD_QUANTITY = "must be a quantity such as 500m, 2 or 16Gi, and not negative"
 LABEL_WORDS = "must be of at most 63 letters, digits, -, _ and . and begin and end with a letter or digit"
 BAD_METRIC = "must be of letters, digits, _, ., / and -, begin with a letter or _, and have at most 63 characters"
@@ -76,15 +76,15 @@ NODES_OUTSIDE = (
 )
 ELASTIC_ALIAS = "trainer.numNodes cannot be resized: in a job with elasticPolicy set numNodes instead"
 ELASTIC_TORCH_ONLY = (
-    "elasticPolicy is for framework torch only, since programs of others must know all nodes from the start: "
-    "leave it out, or use torch"
+    "elasticPolicy is for framework torch only, because programs of other frameworks must know all nodes from the "
+    "start: leave it out, or use torch"
 )
 # CEL rules cannot read annotations, so only the controller reports this.
-FRAMEWORK_TWICE = "framework and the annotation kubeflow.org/framework say different things: leave one of them out"
+FRAMEWORK_TWICE = "framework and the annotation kubeflow.org/framework have different values: leave one of them out"
 
 # Messages about a job with its runtime, which the API server does not know.
-NODES_MISSING = "spec.numNodes: is required, since the runtime does not say it"
-IMAGE_MISSING = "spec.trainer.image: is required, since the runtime gives none"
+NODES_MISSING = "spec.numNodes: is required, because the runtime does not set it"
+IMAGE_MISSING = "spec.trainer.image: is required, because the runtime does not set it"
 
 NO_STEP = "there is no step {}"
 NO_CONTAINER = "there is no container {}"
@@ -93,8 +93,9 @@ NO_INIT_CONTAINER = "there is no init container {}"
 # Messages about a change.
 RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it again"
 STARTED_FIXED = (
-    "this cannot change in a started job, but for suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
-    "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes: delete the job and create it again"
+    "this cannot change in a started job, in which only suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
+    "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes can change: delete the job and "
+    "create it again"
 )
 
 ELASTIC_FIXED = (
@@ -104,7 +105,7 @@ ELASTIC_FIXED = (
 
 # Message about a runtime.
 UNKNOWN_ROLE = f"the names of templates are {', '.join(ROLES)}"
-WORKER_MISSING = "must have a container named {}, which does the work of this step"
+WORKER_MISSING = "must have a container named {}, which runs the program of this step"
 
 # Fields of the spec that cannot change once the job has started: wire name and attribute.
 # The number of nodes can, in a job that is elastic.

@@ -130,7 +130,7 @@ EventsOf = Callable[[str], Iterable[Event]]
 def describe(
     job: AnyJob, views: Sequence[ReplicaState], events_of: EventsOf, reported: str = "", notices: Sequence[str] = ()
 ) -> Description:
-    """The description; `notices` say which programs that report about the job no longer run."""
+    """The description; `notices` name the programs that report about the job and no longer run."""
     kind, meta, status = kind_of(job), job.metadata, status_of(job)
     counts = next_restart_counts(views, status.restart_counts)
     child_events = _child_events(views, events_of)
@@ -203,7 +203,7 @@ def _display_state(view: ReplicaState) -> str:
 
 
 def _warning(view: ReplicaState, events: Mapping[str, Sequence[Event]]) -> str:
-    """Returns the newest warning about a replica without a pod, or whose pod does not say why it does not start."""
+    """Returns the newest warning about a replica without a pod, or whose pod has no reason why it does not start."""
     if view.pod is not None and view.pending:
         return ""
     about = view.pod or view.job

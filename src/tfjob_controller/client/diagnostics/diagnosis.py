@@ -40,7 +40,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """Sentences without a full stop.
 
     `now` is from the status that the program `by` reported; empty: from what the API server itself has, or another
-    component of Kubernetes. With `is_unreported` it says that the program has not reported yet. `is_final`: the
+    component of Kubernetes. With `is_unreported`, the program has not reported yet. `is_final`: the
     controller does nothing more.
     """
 
@@ -156,10 +156,10 @@ def _invalid(job: AnyJob) -> Diagnosis | None:
 def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     check = "check that a controller runs and leads: kubectl get pods -A -l app.kubernetes.io/name=tfjob-controller"
     if not status.phase:
-        return Diagnosis("no controller has seen the job yet", check, CONTROLLER, is_unreported=True)
+        return Diagnosis("no controller has processed the job yet", check, CONTROLLER, is_unreported=True)
     if status.observed_generation < job.metadata.generation:
         return Diagnosis(
-            "the controller has not seen the last change of its spec yet",
+            "the controller has not processed the last change of its spec yet",
             f"it does so within moments; otherwise {check}",
             CONTROLLER,
             is_unreported=True,
@@ -172,7 +172,7 @@ def _hindered(status: TrainingStatus) -> Diagnosis | None:
     if condition is None or condition.status != conditions.TRUE:
         return None
     what, _, remedy = condition.message.rpartition(". ")
-    return Diagnosis(what or condition.message, f"it goes on once the changes are kept. {remedy}", CONTROLLER)
+    return Diagnosis(what or condition.message, f"it continues once the changes are kept. {remedy}", CONTROLLER)
 
 
 def _suspended(case: Diagnostics) -> Diagnosis | None:
@@ -180,7 +180,7 @@ def _suspended(case: Diagnostics) -> Diagnosis | None:
     if not case.seen.job.spec.suspend:
         return None
     resume = f"kubectl tfjob resume {case.seen.kind.word}/{meta.name} -n {meta.namespace}"
-    return Diagnosis("it is suspended: spec.suspend is true", f"it runs once somebody resumes it: {resume}")
+    return Diagnosis("it is suspended: spec.suspend is true", f"it runs once it is resumed: {resume}")
 
 
 def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
@@ -189,7 +189,7 @@ def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
         phase = status.get("phase", "")
         if not phase:
             look = "check that one runs: kubectl get pods -A -l app=gang-scheduler"
-            return Diagnosis("no gang scheduler has seen its gang yet", look, GANG_SCHEDULER, is_unreported=True)
+            return Diagnosis("no gang scheduler has processed its gang yet", look, GANG_SCHEDULER, is_unreported=True)
         if phase == UNSCHEDULABLE:
             now = f"its gang does not fit even on an empty cluster: {_message(status)}"
             then = "it can start once suitable nodes are added, or it requests less"
@@ -224,7 +224,7 @@ def _when(spec: Object, status: Object) -> str:
 def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     waiting = dict(waiting_containers(case.pods))
     image = "the kubelet tries again, at most every 5 minutes; correct the image name, or add an imagePullSecret"
-    config = "the kubelet tries again; correct what the message names"
+    config = "the kubelet tries again; correct the cause in the message"
     crash = f"it is restarted with a backoff of up to 5 minutes; {_limit(case.seen.job, status)}"
     for reasons, next_ in ((_BAD_IMAGE, image), (_BAD_CONFIG, config), ({_CRASHES}, crash)):
         pods = {pod: state for pod, (reason, state) in waiting.items() if reason in reasons}
@@ -248,7 +248,7 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     for condition in status.conditions:
         if condition.type in ("Restarting", "Resizing") and condition.status == "True":
             word = "restarted" if condition.type == "Restarting" else "resized"
-            then = f"it runs on once its pods are ready; {_limit(job, status)}"
+            then = f"it continues once its pods are ready; {_limit(job, status)}"
             why = f"; {status.reason}" if status.reason not in ("", condition.message) else ""
             return Diagnosis(f"it is being {word}: {condition.message}{why}", then, CONTROLLER)
     return None

@@ -47,8 +47,8 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.names import name_violation, namespace_violation
 
 _DIFFERENT = (
-    "The form and the YAML differ. Press Write to YAML to keep what the form says, or Read from YAML to keep what the "
-    "YAML says, and try again."
+    "The form and the YAML differ. Press Write to YAML to keep the values of the form, or Read from YAML to keep those "
+    "of the YAML, and try again."
 )
 
 

@@ -177,7 +177,7 @@ async def namespace_of(request: Request) -> str:
         return await read(request, user_of(request).first_namespace)
     if namespace and namespace_violation(namespace):
         raise ClientError(
-            f"Namespace: {namespace[:80]!r} is no name of a namespace; use lower-case letters, digits and hyphens."
+            f"Namespace: {namespace[:80]!r} is not a valid namespace; use lower-case letters, digits and hyphens."
         )
     return namespace
 
@@ -220,7 +220,7 @@ def age_of(moment: str | None) -> Markup:
 
 
 def clock() -> str:
-    """Returns the time of this machine, from which browsers count, whatever their own clocks say."""
+    """Returns the time of this machine, from which browsers count, independent of their own clocks."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

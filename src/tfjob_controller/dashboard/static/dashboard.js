@@ -1,5 +1,5 @@
 "use strict";
-// What htmx does not do: says when the connection is lost and what a filter selects, pauses a page that is hidden, and shows logs and charts.
+// What htmx does not do: reports a lost connection and the selection of a filter, pauses a page that is hidden, and shows logs and charts.
 (() => {
   const MAX_LINES = 10000;
   // How long lines of a log are gathered. After lines that took long to show it is longer, so that a log that is printed
@@ -18,7 +18,7 @@
   document.addEventListener("htmx:responseError", (event) => { if (event.detail.xhr.status >= 500) say(OLD); });
   document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) found(); });
 
-  // What another filter selects; a screen reader says so. What changes by itself is not announced.
+  // The selection of another filter, which a screen reader announces. Other changes are not announced.
   document.addEventListener("htmx:afterSwap", (event) => {
     const total = document.getElementById("total");
     if (!total || event.detail.target?.id !== "jobs") return;
@@ -161,7 +161,7 @@
   const sent = new WeakMap();
   // A side is the fieldset of the form, the text area of the YAML, or for a button the whole form.
   const fieldsOf = (side) => JSON.stringify([...(side.elements || [side])].map((each) => [each.name, each.value]));
-  // A request that has waited for others says which button was pressed, also if that has lost the focus since.
+  // A request that has waited for others names the pressed button, even if that has lost the focus since.
   document.addEventListener("htmx:configRequest", (event) => {
     const button = event.detail.triggeringEvent?.submitter;
     if (button?.name) event.detail.parameters[button.name] = button.value;

@@ -56,8 +56,10 @@ from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 NEVER = "Never"
 # Why a gang does not preempt others.
-NOT_ADMITTED = "preempts nobody before a pod of its namespace was admitted with the PriorityClass {name}"
-NOT_STARTED = "preempts nobody before {time}: others have left for gangs of its namespace that did not start ({number})"
+NOT_ADMITTED = "preempts no gang before a pod of its namespace was admitted with the PriorityClass {name}"
+NOT_STARTED = (
+    "preempts no gang before {time}: gangs were preempted for gangs of its namespace that did not start ({number})"
+)
 # For how long what an ended gang had counts as about to be free: its owner deletes the pods, or the garbage collector.
 ENDING_SECONDS = 5.0
 # After an evaluation without a result the rules pause for a multiple of its duration: they run in every pass, and

@@ -3,8 +3,8 @@
 Theory of operation. In each pass of the loop, after the gangs' statuses follow their pods and before the queue is
 decided:
 
-    plan    the autoscaling rules (scheduling/autoscaling) say which resize requests should exist, and which nodes are
-            nominated for a waiting gang
+    plan    the autoscaling rules (scheduling/autoscaling) determine which resize requests should exist, and which nodes
+            are nominated for a waiting gang
     follow  members that an owner added are placed if they fit, and the assignments of removed members are released;
             a request that was fulfilled is cleared
     request statuses record new requests, and requests that no longer hold are withdrawn

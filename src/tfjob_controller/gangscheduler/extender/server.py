@@ -164,8 +164,8 @@ def _tls_context(address: ListenAddress, tls: TlsFiles | None) -> ssl.SSLContext
     if tls is None:
         if not _is_loopback(address.host):
             raise ListenError(
-                f"will not listen on {address} without TLS: whoever reaches it can bind pods. Give a certificate, its "
-                "key and the CA of client certificates, or listen on 127.0.0.1"
+                f"will not listen on {address} without TLS, because any client that reaches it could bind pods. Give "
+                "a certificate, its key and the CA of client certificates, or listen on 127.0.0.1"
             )
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

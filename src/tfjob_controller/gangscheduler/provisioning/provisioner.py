@@ -1,4 +1,4 @@
-"""Asks a node autoscaler for nodes: keeps the ProvisioningRequests of waiting gangs as the rules say (rules.py).
+"""Asks a node autoscaler for nodes: keeps the ProvisioningRequests of waiting gangs according to the rules (rules.py).
 
 Theory of operation. A thread of its own reads once per second what the other parts have: the last decisions of the
 admission loop, the caches of Gangs and quotas, and its own cache of requests. It deletes and creates requests, one

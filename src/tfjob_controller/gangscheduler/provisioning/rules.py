@@ -86,7 +86,7 @@ _OVER = {
 
 
 def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
-    """Returns the state that the conditions say, and the message of the condition, cut and in one line."""
+    """Returns the state that the conditions show, and the message of the condition, truncated and in one line."""
     known = {condition.type: condition for condition in request.status.conditions}
     true = {type_ for type_, each in known.items() if each.status == "True"}
     for type_, state in (

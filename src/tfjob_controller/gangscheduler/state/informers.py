@@ -220,7 +220,7 @@ class NamespaceHandler:
         if text and weight_in(text) is None:
             log.warning(
                 f"annotation {QUEUE_WEIGHT_ANNOTATION}: the weight is 1, "
-                f"since this is no decimal number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
+                f"because this is not a decimal number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
                 namespace=namespace.metadata.name,
                 value=text[:32],
             )

@@ -28,7 +28,7 @@ def preempted_condition(gang: Gang, preemption: Preemption | None, now: datetime
     messages = {
         REQUESTED: f"{preemption.by} gets the capacity: the owner is to delete all pods",
         PODS_GONE: f"{preemption.by} got the capacity",
-        NOT_FOLLOWED: f"Not all pods could be deleted in time for {preemption.by}, and the gang goes on",
+        NOT_FOLLOWED: f"Not all pods could be deleted in time for {preemption.by}, and the gang continues",
     }
     is_true = preemption.state != NOT_FOLLOWED
     message = messages.get(preemption.state, "")

@@ -74,7 +74,7 @@ def preempted_status(gang: Gang, now: datetime) -> GangStatus:
 def evicted_status(gang: Gang, now: datetime) -> GangStatus:
     """Returns the status which records that the gang scheduler deletes the pods itself."""
     by = gang.status.preemption.by if gang.status.preemption is not None else ""
-    message = f"Preempted by {by}: its pods are evicted, since their owner did not delete them in time"
+    message = f"Preempted by {by}: its pods are evicted, because their owner did not delete them in time"
     return changed_status(gang, BOUND, "Bound", message, now)
 
 
@@ -86,7 +86,7 @@ def not_followed_status(gang: Gang, now: datetime) -> GangStatus:
 
 
 def leaving_status(gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> GangStatus | None:
-    """Returns the next status of a gang that is being preempted; None as long as its pods are about to go in time."""
+    """Returns the next status of a gang that is being preempted; None while its pods can still be deleted in time."""
     remaining, seconds = _remaining(gang, pods, now), _seconds(gang, now)
     if not remaining:
         return preempted_status(gang, now)

@@ -239,7 +239,7 @@ class StatusWriter:
                 self._wake_pod(pod, node)
 
     def _request(self, key: str, update: StatusUpdate | None) -> None:
-        # That of an unexpected exception, which does not say whether the status was written.
+        # That of an unexpected exception, after which it is unknown whether the status was written.
         error: ApiError | None = ApiError(NO_RESPONSE, "InternalError", "the writer failed", outcome_unknown=True)
         try:
             error = self._read(key) if update is None else self._write(update)

@@ -111,14 +111,14 @@ def _clashes(entry: EntryPoint, found: Framework, present: Mapping[str, Framewor
     if not _NAME.fullmatch(found.name):
         yield f"its name is {found.name[:64]!r}: must be lower-case letters, digits and dashes, a letter first"
     if entry.name != found.name:
-        yield f"it calls itself {found.name!r}, and its entry point {entry.name!r}: give both one name"
+        yield f"its name is {found.name!r}, and that of its entry point {entry.name!r}: use one name for both"
     if found.name in present:
-        yield f"there is a framework {found.name} already: choose another name"
+        yield f"framework {found.name} already exists: choose another name"
     for other in present.values():
         if found.runtime == other.runtime:
-            yield f"runtime {found.runtime} is that of framework {other.name}: name one of its own"
+            yield f"runtime {found.runtime} belongs to framework {other.name}: name another one"
         for command in set(found.commands) & set(other.commands):
-            yield f"command {command} chooses framework {other.name} already: leave it out of commands"
+            yield f"command {command} already selects framework {other.name}: remove it from commands"
 
 
 def _program(command: Sequence[str]) -> str:

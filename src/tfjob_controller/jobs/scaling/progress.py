@@ -133,7 +133,7 @@ def parse_steps(text: str) -> int | None:
 
 def _problem(report: Report, steps: int | None, before: int) -> str:
     if steps is None:
-        return f"{report.replica} says {shortened(report.text)[:_MAX_SHOWN]!r}, which is not a number of steps"
+        return f"{report.replica} reported {shortened(report.text)[:_MAX_SHOWN]!r}, which is not a number of steps"
     if steps < before:
         return f"{report.replica} went back from {before} to {steps} steps"
     return ""

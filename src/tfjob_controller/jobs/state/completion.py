@@ -247,7 +247,7 @@ def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) 
     return Completion(
         False,
         reasons.BACKOFF_LIMIT_EXCEEDED,
-        shortened(f"{words}; restarted {restarts} times, as often as maxRestarts"),
+        shortened(f"{words}; restarted {restarts} times, the limit of maxRestarts"),
     )
 
 

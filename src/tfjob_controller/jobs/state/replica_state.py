@@ -236,7 +236,7 @@ def _why_no_pod(replica: Replica, job: BatchJob | None, times: _Times) -> str:
     if (job.metadata.creation_timestamp or "") >= times.no_pod_before:
         return ""
     command = f"kubectl describe job {replica.job_name} -n {job.metadata.namespace}"
-    return f"no pod after {NO_POD_AFTER_SECONDS} s: `{command}` says why (quota?)"
+    return f"no pod after {NO_POD_AFTER_SECONDS} s: `{command}` shows the reason, such as a quota"
 
 
 def _judge_by_pod(

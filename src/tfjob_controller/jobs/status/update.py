@@ -208,7 +208,7 @@ def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingSta
 
 def _conditions_when_observed(job: TrainingJob, now: datetime) -> Conditions:
     next_conditions = Conditions(job.status.conditions, format_time(now), job.metadata.generation)
-    next_conditions.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has seen the job")
+    next_conditions.set(conditions.CREATED, True, reasons.JOB_CREATED, "The controller has processed the job")
     return next_conditions
 
 

@@ -147,7 +147,7 @@ def exec_plugin(command: str, hint: str, run: Callable[[], Mapping[str, Any]], c
         try:
             return _secret_of(status, command, files, clock)
         except (TypeError, ValueError, AttributeError):
-            raise KubeconfigError(f"the credential plugin {command!r} answered with something malformed") from None
+            raise KubeconfigError(f"the credential plugin {command!r} gave a malformed response") from None
 
     return read
 
@@ -207,7 +207,7 @@ def _plugin_failure(error: Exception) -> str:
     returned = re.match(r"exec: process returned (-?\d+)", str(error))
     if returned:
         return f"it ended with exit code {returned[1]} (run it by hand to see why)"
-    return "its answer is no ExecCredential of the version that the kubeconfig asks for"
+    return "its response is not an ExecCredential of the version that the kubeconfig requests"
 
 
 def _secret_of(status: Mapping[str, Any], command: str, files: CertificateFiles, clock: Clock) -> AuthInfo:

@@ -247,7 +247,9 @@ def _read(paths: str) -> KubeConfigMerger:
     except (ConfigException, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise KubeconfigError(f"{paths} is not a kubeconfig: see `kubectl config view --kubeconfig {paths}`") from None
     if merger.config is None:
-        raise KubeconfigError(f"no kubeconfig at {paths}, and this is no pod: name one with --kubeconfig or KUBECONFIG")
+        raise KubeconfigError(
+            f"no kubeconfig at {paths}, and this is not a pod: name one with --kubeconfig or KUBECONFIG"
+        )
     return merger
 
 

@@ -160,7 +160,7 @@ class LeaseLock:
             obj = msgspec.json.decode(answer, type=dict[str, Any])
             record = msgspec.convert(obj.get("spec") or {}, LeaseRecord)
         except msgspec.MsgspecError as error:
-            raise ApiError(NO_RESPONSE, "BadAnswer", f"this is no Lease: {error}", outcome_unknown=True) from error
+            raise ApiError(NO_RESPONSE, "BadAnswer", f"this is not a Lease: {error}", outcome_unknown=True) from error
         self._object = obj
         self._is_fresh = True
         return record
@@ -290,7 +290,7 @@ class Candidate:
         return self._confirmed(written, sent_at)
 
     def _observe(self, record: LeaseRecord) -> None:
-        """Remember when the lease was first seen to say this: after the answer, so never too early."""
+        """Remember when this state of the lease was first seen: after the response, so never too early."""
         if record == self._observed:
             return
         before = self.leader

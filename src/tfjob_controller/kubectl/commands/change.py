@@ -41,7 +41,7 @@ def _number(parsed: Namespace) -> int:
         except ArgumentTypeError as error:
             raise UsageError(str(error)) from None
     if parsed.replicas is None or (len(parsed.jobs) > needs_job and is_number):
-        raise UsageError("say one number: `kubectl tfjob scale JOB N`, or --replicas=N")
+        raise UsageError("give one number: `kubectl tfjob scale JOB N`, or --replicas=N")
     return int(parsed.replicas)
 
 

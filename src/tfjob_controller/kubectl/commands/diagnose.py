@@ -1,4 +1,4 @@
-"""Commands that say why a job does not run: `describe` and `explain`."""
+"""Commands that explain why a job does not run: `describe` and `explain`."""
 
 from __future__ import annotations
 

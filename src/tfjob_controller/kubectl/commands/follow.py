@@ -173,7 +173,7 @@ def wait_for_job(
 
 
 def _timed_out(job: Job, until: Until, seconds: float) -> str:
-    now = f"{job.phase or 'not seen by a controller yet'}{f' ({job.reason})' if job.reason else ''}"
+    now = f"{job.phase or 'not processed by a controller yet'}{f' ({job.reason})' if job.reason else ''}"
     return (
         f"timed out after {seconds:g}s waiting for {condition_text(until)}: {job.kind}/{job.name} is {now}. "
         "The job stays: "

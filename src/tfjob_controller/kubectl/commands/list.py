@@ -60,7 +60,7 @@ def _check_flags(session: Session, parsed: Namespace) -> None:
     if parsed.watch and len(parsed.names) > 1:
         raise UsageError("--watch takes one NAME, or none")
     if other := next((name for name in parsed.names if parsed.kind and name.kind not in ("", parsed.kind)), None):
-        raise UsageError(f"{other} is no {parsed.kind}: leave --kind out, or the name")
+        raise UsageError(f"{other} is no {parsed.kind}: leave out --kind or the name")
     if parsed.names and (parsed.selector or parsed.field_selector):
         raise UsageError("a NAME and a selector exclude each other: leave one of them out")
     if is_kubectls:
@@ -100,7 +100,7 @@ def _kubectl_objects(parsed: Namespace) -> Sequence[str]:
     if len(kinds) == 1 or not parsed.names:
         return [",".join(kinds), *(name.name for name in parsed.names)]
     if bare := next((name.name for name in parsed.names if not name.kind), None):
-        raise UsageError(f"{_of_kubectl(parsed)}, which needs the kind: say {forms_of(bare)}")
+        raise UsageError(f"{_of_kubectl(parsed)}, which needs the kind: use {forms_of(bare)}")
     return [f"{kinds_named(name.kind)[0].resource.full_name}/{name.name}" for name in parsed.names]
 
 

@@ -20,13 +20,13 @@ def summary(queue: GangQueue) -> str:
     """The line below the table: how many gangs have capacity, or what to check where no gang scheduler decides."""
     look = (
         "check that one runs: kubectl get pods -A -l app=gang-scheduler "
-        "(docs/gang-scheduling.md says how it is installed)"
+        "(docs/gang-scheduling.md describes the installation)"
     )
     if queue.unseen and queue.unseen == len(queue.waiting) and not queue.running:
-        return f"no gang scheduler has seen any gang; {look}"
+        return f"no gang scheduler has processed any gang; {look}"
     running = f"{_gangs(queue.running)} with capacity"
     if queue.unseen:
-        return f"{running}; no gang scheduler has seen {_gangs(queue.unseen)} yet; {look}"
+        return f"{running}; no gang scheduler has processed {_gangs(queue.unseen)} yet; {look}"
     return running
 
 

@@ -63,7 +63,7 @@ def _is_of_job(error: ClientError) -> bool:
         return True
     if (answer := error.api_error) is None:
         return True
-    # RBAC's refusals say what the user cannot do; those of policies and quotas concern one object.
+    # RBAC's refusals name the missing right; those of policies and quotas concern one object.
     may_not = answer.is_forbidden and " cannot " in answer.message
     return answer.status in _CLIENT_ERRORS and answer.status not in _OF_THE_CALLER and not may_not
 

@@ -114,13 +114,13 @@ def _volumes(parsed: Namespace) -> dict[str, Any]:
     found = [*(parsed.pvc or ()), *(parsed.volume or ())]
     paths = [path for path, _ in found]
     if twice := next((path for path in paths if paths.count(path) > 1), ""):
-        raise UsageError(f"two volumes at {twice}: give each a path of its own")
+        raise UsageError(f"two volumes at {twice}: give each its own path")
     return dict(found)
 
 
 def _tfjob_fields(parsed: Namespace) -> dict[str, Any]:
     if parsed.ps_image and not parsed.ps:
-        raise UsageError("--ps-image is the image of the parameter servers: say how many with --ps")
+        raise UsageError("--ps-image requires --ps, the number of parameter servers")
     image = {"tfImage": parsed.ps_image} if parsed.ps_image else {}
     master = bool(parsed.master) or not parsed.workers
     return {"workers": parsed.workers or 0, "ps": parsed.ps or 0, "master": master, **image}
@@ -131,7 +131,7 @@ def _trainjob_fields(parsed: Namespace) -> dict[str, Any]:
     elastic: dict[str, Any] = {}
     if parsed.min_nodes is not None:
         if parsed.nodes is None:
-            raise UsageError(f"--min-nodes {parsed.min_nodes}: say with --nodes how many there are at most")
+            raise UsageError(f"--min-nodes {parsed.min_nodes} requires --nodes, the maximum number of nodes")
         if parsed.min_nodes > parsed.nodes:
             raise UsageError(f"--min-nodes {parsed.min_nodes}: must not be more than --nodes")
         elastic = {"elasticPolicy": {"minNodes": parsed.min_nodes, "maxNodes": parsed.nodes}}

@@ -167,7 +167,7 @@ class Restorer:
         except StorageError as error:
             if stored.wrong and not error.is_transient:
                 shutil.rmtree(staging, ignore_errors=True)
-                raise BrokenCheckpointError(f"{stored.wrong[0]} has another hash than its manifest says") from error
+                raise BrokenCheckpointError(f"{stored.wrong[0]} has another hash than in its manifest") from error
             raise
         _move(staging / manifest.name if manifest.kind == FILE else staging, final)
         shutil.rmtree(staging, ignore_errors=True)

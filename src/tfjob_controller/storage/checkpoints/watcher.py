@@ -174,7 +174,7 @@ def open_root(path: str) -> int | None:
             return None
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise FolderError(f"{path} is no folder, or its path goes through a symbolic link") from None
+                raise FolderError(f"{path} is not a folder, or its path goes through a symbolic link") from None
             raise
         finally:
             os.close(above)

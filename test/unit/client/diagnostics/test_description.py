@@ -164,8 +164,8 @@ def deleted(job: TFJob) -> TFJob:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        pytest.param(unseen, "No controller has seen the job yet", id="no controller"),
-        pytest.param(changed, "not seen the last change", id="behind"),
+        pytest.param(unseen, "No controller has processed the job yet", id="no controller"),
+        pytest.param(changed, "not processed the last change", id="behind"),
         pytest.param(spoiled, "Its spec cannot be run: spec.replicaSpecs: expected array", id="invalid"),
         pytest.param(deleted, "is being deleted", id="deleted"),
     ],

@@ -138,24 +138,26 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         ),
         pytest.param(case(spec={"replicaSpecs": []}), "its spec cannot be run: ", "correct the spec", id="invalid"),
         pytest.param(
-            case({}), "no controller has seen the job yet", "check that a controller runs", id="no controller"
+            case({}), "no controller has processed the job yet", "check that a controller runs", id="no controller"
         ),
         pytest.param(
-            case(meta={"generation": 2}), "the controller has not seen the last change", "it does so", id="stale"
+            case(meta={"generation": 2}), "the controller has not processed the last change", "it does so", id="stale"
         ),
         pytest.param(
             case(seen(conditions=[condition("ChangesReverted", "x keeps suspending Job a; it waits. Stop x")])),
             "x keeps suspending Job a; it waits",
-            "it goes on once the changes are kept. Stop x",
+            "it continues once the changes are kept. Stop x",
             id="reverted changes",
         ),
         pytest.param(
             case(spec={"suspend": True}),
             "it is suspended",
-            "it runs once somebody resumes it: kubectl tfjob resume tfjob/train -n team",
+            "it runs once it is resumed: kubectl tfjob resume tfjob/train -n team",
             id="suspended",
         ),
-        pytest.param(case(gangs=[gang("")]), "no gang scheduler has seen", "check that one runs", id="no scheduler"),
+        pytest.param(
+            case(gangs=[gang("")]), "no gang scheduler has processed", "check that one runs", id="no scheduler"
+        ),
         pytest.param(
             case(gangs=[gang("Waiting", position=3, message="no room", requeueTime=CREATED)]),
             "it waits for capacity as a gang at position 3 of the queue: no room",
@@ -206,7 +208,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
                 )
             ),
             "it is being restarted: worker-0 will be restarted; worker-0: exit code 137; started again after 80 s",
-            "it runs on once",
+            "it continues once",
             id="restarting with a reason",
         ),
         pytest.param(
@@ -288,7 +290,7 @@ def reported(program: str, state: str) -> StatusReport:
         pytest.param(
             case({}),
             {CONTROLLER: "stopped"},
-            "no controller has seen the job yet: the controller stopped 60s ago",
+            "no controller has processed the job yet: the controller stopped 60s ago",
             "check its Deployment",
             id="the controller stopped before the job was created",
         ),

@@ -118,8 +118,8 @@ def test_a_namespace_whose_gang_did_not_start_waits_and_says_so(world: GangWorld
         empty(world, "again")
         go_on(world, AFTER + STEP_SECONDS)
         words = world.gang("again").status.message
-    assert "preempts nobody before 2026-" in words
-    assert words.endswith("others have left for gangs of its namespace that did not start (4)")
+    assert "preempts no gang before 2026-" in words
+    assert words.endswith("gangs were preempted for gangs of its namespace that did not start (4)")
 
 
 EVIL = ("evil-a", "evil-b", "evil-c", "evil-d")

@@ -249,7 +249,7 @@ def test_an_address_in_use_is_said_in_one_line() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.com"])
 def test_beyond_loopback_it_will_not_listen_without_tls(host: str) -> None:
-    with pytest.raises(ListenError, match="without TLS: whoever reaches it can bind pods"):
+    with pytest.raises(ListenError, match="without TLS, because any client that reaches it could bind pods"):
         new_server(Loopback(host), idle_service(), RealClock())
 
 

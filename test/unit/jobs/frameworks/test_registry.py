@@ -130,25 +130,25 @@ def test_a_package_of_ones_own_adds_one(plugin: Install) -> None:
         pytest.param(
             "rings",
             PLUGIN.format(changes={}),
-            "ValueError: it calls itself 'ring', and its entry point 'rings': give both one name",
+            "ValueError: its name is 'ring', and that of its entry point 'rings': use one name for both",
             id="two names",
         ),
         pytest.param(
             "torch",
             PLUGIN.format(changes={"name": "torch"}),
-            "ValueError: there is a framework torch already: choose another name",
+            "ValueError: framework torch already exists: choose another name",
             id="a built-in name",
         ),
         pytest.param(
             "ring",
             PLUGIN.format(changes={"runtime": "plain"}),
-            "ValueError: runtime plain is that of framework plain: name one of its own",
+            "ValueError: runtime plain belongs to framework plain: name another one",
             id="a built-in runtime",
         ),
         pytest.param(
             "ring",
             PLUGIN.format(changes={"commands": ("ringrun", "torchrun")}),
-            "ValueError: command torchrun chooses framework torch already: leave it out of commands",
+            "ValueError: command torchrun already selects framework torch: remove it from commands",
             id="a built-in command",
         ),
     ],
@@ -177,7 +177,7 @@ def test_of_two_packages_with_one_name_the_first_by_name_stays(plugin: Install) 
     assert names == [*NAMES, "ring"]
     assert discover()["ring"].port == 1
     assert [(line["distribution"], line["reason"]) for line in lines] == [
-        ("b-ring 1.0", "ValueError: there is a framework ring already: choose another name")
+        ("b-ring 1.0", "ValueError: framework ring already exists: choose another name")
     ]
 
 

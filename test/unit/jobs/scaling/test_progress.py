@@ -140,9 +140,9 @@ def test_steps_of_a_pod_that_stays_can_be_read_again_so_they_may_wait() -> None:
     ("reports", "counted", "problem"),
     [
         (["3", "2"], 3, "worker-1 went back from 3 to 2 steps"),
-        (["3", "many"], 3, "worker-1 says 'many', which is not a number of steps"),
-        (["3", "x", "2", "5"], 5, "worker-1 says 'x', which is not a number of steps"),
-        (["9" * 100], 0, f"worker-1 says '{'9' * 60}', which is not a number of steps"),
+        (["3", "many"], 3, "worker-1 reported 'many', which is not a number of steps"),
+        (["3", "x", "2", "5"], 5, "worker-1 reported 'x', which is not a number of steps"),
+        (["9" * 100], 0, f"worker-1 reported '{'9' * 60}', which is not a number of steps"),
         (["3", "3", "4"], 4, ""),
     ],
 )

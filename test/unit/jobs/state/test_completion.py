@@ -81,7 +81,7 @@ def test_what_carries_data_starts_no_set_again() -> None:
     [
         pytest.param(None, 10**6, None, "", id="no-limit"),
         pytest.param(2, 1, None, "", id="one-is-left"),
-        pytest.param(2, 2, "BackoffLimitExceeded", "restarted 2 times, as often as maxRestarts", id="none-is-left"),
+        pytest.param(2, 2, "BackoffLimitExceeded", "restarted 2 times, the limit of maxRestarts", id="none-is-left"),
         pytest.param(0, 0, "ReplicaFailed", "maxRestarts is 0", id="none-was-ever-allowed"),
     ],
 )

@@ -200,7 +200,7 @@ def test_errors_name_a_runtime_that_does_not_exist(wanted: TrainJob, name: str) 
 def test_only_jobs_of_torch_are_elastic() -> None:
     bounds = {"minNodes": 1, "maxNodes": 4}
     assert found(known(), job(command=TORCHRUN, elasticPolicy=bounds)).framework.name == "torch"
-    words = "spec: elasticPolicy is for framework torch only, since programs of others must know all nodes"
+    words = "spec: elasticPolicy is for framework torch only, because programs of other frameworks must know all nodes"
     error = refusal(known(), job(command=MPIRUN, elasticPolicy=bounds))
     assert str(error).startswith(words)
     assert error.seconds_left == 0

@@ -170,7 +170,7 @@ class TestPlugins:
             pytest.param(
                 RuntimeError(f"exec: process returned 3. {TOKEN}"), "it ended with exit code 3", id="its own failure"
             ),
-            pytest.param(RuntimeError(f"exec: failed to decode {TOKEN}"), "is no ExecCredential", id="no json"),
+            pytest.param(RuntimeError(f"exec: failed to decode {TOKEN}"), "is not an ExecCredential", id="no json"),
             pytest.param({}, "neither a token nor a certificate", id="nothing in it"),
             pytest.param({"clientCertificateData": "x"}, "neither a token nor", id="a certificate without its key"),
             pytest.param({"token": "x", "expirationTimestamp": "soon"}, "malformed", id="a bad date"),

@@ -206,7 +206,7 @@ class TestMistakes:
 
     def test_no_file(self, refusal: Any, tmp_path: Path) -> None:
         assert refusal(str(tmp_path / "k")) == (
-            f"no kubeconfig at {tmp_path}/k, and this is no pod: name one with --kubeconfig or KUBECONFIG"
+            f"no kubeconfig at {tmp_path}/k, and this is not a pod: name one with --kubeconfig or KUBECONFIG"
         )
 
     def test_a_folder(self, refusal: Any, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_all_jobs_are_deleted_before_one_is_waited_for(
     ("command", "words"),
     [
         ("scale runs 12345678901", "must be a whole number, not '12345678901'"),
-        ("scale tfjob/runs tfjob/4", "say one number: `kubectl tfjob scale JOB N`, or --replicas=N"),
+        ("scale tfjob/runs tfjob/4", "give one number: `kubectl tfjob scale JOB N`, or --replicas=N"),
     ],
 )
 def test_what_is_no_number_of_replicas_is_one_line_and_code_2(

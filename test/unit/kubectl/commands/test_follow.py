@@ -48,7 +48,9 @@ def test_a_time_that_is_over_is_one_line_that_says_where_the_job_is_and_what_to_
             f"job stays: `kubectl tfjob wait {cluster} tfjob/train -n team` waits again, "
             f"`kubectl tfjob delete {cluster} tfjob/train -n team` deletes it\n",
         )
-        words = "waiting for condition Suspended=False: trainjob/new is not seen by a controller yet. The job stays"
+        words = (
+            "waiting for condition Suspended=False: trainjob/new is not processed by a controller yet. The job stays"
+        )
         assert words in plugin("wait", "new", "--for", "condition=Suspended=False", "--timeout", "0")[2]
 
 

@@ -90,7 +90,7 @@ def test_flags_that_choose_jobs_and_the_cluster_are_repeated() -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("a", "which needs the kind: say tfjob/a or trainjob/a"),
+        ("a", "which needs the kind: use tfjob/a or trainjob/a"),
         ("--watch", "whose --watch takes one kind: add --kind"),
         ("--sort-by phase", "--sort-by phase: objects have no columns: name a field such as .metadata.name"),
         ("tfjob/a trainjob/b --watch", "--watch takes one NAME, or none"),

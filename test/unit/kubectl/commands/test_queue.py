@@ -63,13 +63,13 @@ def test_a_row_says_whose_it_is_how_large_how_long_it_waits_and_why() -> None:
 def test_gangs_that_no_gang_scheduler_has_looked_at_are_distinguished_with_where_to_look() -> None:
     queue = queue_of([gang("new", ""), gang("newer", "")])
     _, rows = rows_of(queue, NOW, with_namespace=False)
-    assert [row[-1] for row in rows] == ["no gang scheduler has seen it yet"] * 2
+    assert [row[-1] for row in rows] == ["no gang scheduler has processed it yet"] * 2
     assert summary(queue) == (
-        "no gang scheduler has seen any gang; check that one runs: kubectl get pods -A -l app=gang-scheduler "
-        "(docs/gang-scheduling.md says how it is installed)"
+        "no gang scheduler has processed any gang; check that one runs: kubectl get pods -A -l app=gang-scheduler "
+        "(docs/gang-scheduling.md describes the installation)"
     )
     assert summary(queue_of([gang("runs", "Bound"), gang("new", "")])).startswith(
-        "1 gang with capacity; no gang scheduler has seen 1 gang yet; check that one runs: "
+        "1 gang with capacity; no gang scheduler has processed 1 gang yet; check that one runs: "
     )
     assert summary(queue_of([gang("first", "Waiting", 1)])) == "0 gangs with capacity"
     assert summary(queue_of([])) == "0 gangs with capacity"

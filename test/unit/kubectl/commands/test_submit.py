@@ -54,7 +54,7 @@ def test_parameter_servers_have_the_image_of_the_flag(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        pytest.param(TFJOB, "--ps-image is the image of the parameter servers: say how many with --ps", id="none"),
+        pytest.param(TFJOB, "--ps-image requires --ps, the number of parameter servers", id="none"),
         pytest.param(TRAINJOB, "--ps-image makes a TFJob and --nodes a TrainJob: leave one of them out", id="TrainJob"),
     ],
 )
@@ -134,12 +134,12 @@ def test_an_elastic_job_has_from_min_nodes_to_nodes(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--min-nodes", "2"], "--min-nodes 2: say with --nodes how many there are at most"),
+        (["--min-nodes", "2"], "--min-nodes 2 requires --nodes, the maximum number of nodes"),
         (["--min-nodes", "2", "--nodes", "1"], "--min-nodes 2: must not be more than --nodes"),
         (["--min-nodes", "2", "--workers", "1"], "--workers makes a TFJob and --min-nodes a TrainJob: leave one"),
         (["--pvc", "data"], "--pvc: must be CLAIM:PATH or CLAIM:PATH:ro, such as data:/data, not 'data'"),
         (["--pvc", "Data:/data"], "--pvc: 'Data' cannot be the name of an object: it must be of lower-case letters"),
-        (["--pvc", "a:/data", "--volume", "emptydir:/data"], "two volumes at /data: give each a path of its own"),
+        (["--pvc", "a:/data", "--volume", "emptydir:/data"], "two volumes at /data: give each its own path"),
         (["--volume", "data:/data"], "--volume: must be configmap/NAME:PATH, secret/NAME:PATH, emptydir:PATH or"),
         (["--label", "team"], "--label: must be KEY=VALUE, not 'team'"),
         (["--env-from-secret", "s3cr3t"], "--env-from-secret: must be NAME=SECRET/KEY, such as TOKEN=registry/token"),
