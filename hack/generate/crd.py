@@ -18,7 +18,7 @@ Column = tuple[str, str, str, bool, str]
 
 @dataclass(frozen=True, slots=True)
 class CustomKind:
-    """One kind. `source` is the file that describes its fields; `asks` and `says` describe spec and status.
+    """One kind. `source` is the file that describes its fields.
 
     `rules` are those that refer to spec and status together. A kind without `status` has no controller.
     """
@@ -28,11 +28,11 @@ class CustomKind:
     description: str
     short_name: str
     spec: type[msgspec.Struct]
-    asks: str
+    spec_description: str
     columns: tuple[Column, ...]
     extras: Extras
     status: type[msgspec.Struct] | None = None
-    says: str = ""
+    status_description: str = ""
     rules: Sequence[Schema] = ()
     categories: tuple[str, ...] = ()
     metadata: Schema = field(default_factory=lambda: {"type": "object"})
@@ -82,7 +82,11 @@ def _version(kind: CustomKind) -> dict[str, Any]:
 
 def _root(kind: CustomKind) -> Schema:
     rules = {"x-kubernetes-validations": list(kind.rules)} if kind.rules else {}
-    status = {"status": {"description": kind.says, **schema_of(kind.status, kind.extras)}} if kind.status else {}
+    status = (
+        {"status": {"description": kind.status_description, **schema_of(kind.status, kind.extras)}}
+        if kind.status
+        else {}
+    )
     return {
         "description": kind.description,
         "type": "object",
@@ -91,7 +95,7 @@ def _root(kind: CustomKind) -> Schema:
             "apiVersion": {"description": f"{kind.resource.api_version}.", "type": "string"},
             "kind": {"description": f"{kind.resource.kind}.", "type": "string"},
             "metadata": kind.metadata,
-            "spec": {"description": kind.asks, **schema_of(kind.spec, kind.extras)},
+            "spec": {"description": kind.spec_description, **schema_of(kind.spec, kind.extras)},
             **status,
         },
         **rules,

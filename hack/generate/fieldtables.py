@@ -14,7 +14,7 @@ from tfjob_controller.jobs import reasons
 # Condition and status, with the reasons that it can have.
 Conditions = Mapping[tuple[str, str], tuple[str, ...]]
 
-# The part of a description that says what an absent field means.
+# The part of a description with the meaning of an absent field.
 _DEFAULT = re.compile(r" Default: (?P<value>[^.]*)\.")
 
 

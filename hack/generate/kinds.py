@@ -37,9 +37,9 @@ TFJOB = CustomKind(
     description="A distributed TensorFlow job: replicas that know each other's addresses and end together.",
     short_name="tfj",
     spec=TFJobSpec,
-    asks="The desired state of the job.",
+    spec_description="The desired state of the job.",
     status=TFJobStatus,
-    says="The observed state of the job.",
+    status_description="The observed state of the job.",
     columns=(
         ("Phase", ".status.phase", "The phase of the job.", False, "string"),
         ("State", ".status.summary", "Pending, Running, Suspended, Succeeded or Failed.", False, "string"),
@@ -170,9 +170,9 @@ GANG = CustomKind(
     description="Pods that run together or not at all. Their owner creates them once the gang is admitted.",
     short_name="gg",
     spec=GangSpec,
-    asks="The pods that must run together, and how long they may wait.",
+    spec_description="The pods that must run together, and how long they may wait.",
     status=GangStatus,
-    says="The observed state of the gang.",
+    status_description="The observed state of the gang.",
     columns=(
         ("Phase", ".status.phase", "The phase of the gang.", False, "string"),
         ("Members", ".status.members", "Pods with a node, of all pods.", False, "string"),

@@ -13,7 +13,7 @@ from tfjob_controller.api import gang
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.policies import IN_PLACE
 from tfjob_controller.api.tfjob import progress
-from tfjob_controller.api.tfjob import validation as says
+from tfjob_controller.api.tfjob import validation as messages
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MASTER, PS, WORKER
 
 Rule = dict[str, Any]
@@ -67,13 +67,16 @@ def _has_container(entry: str) -> str:
 
 
 REPLICA_SPEC_RULES: list[Rule] = [
-    rule_of(f"self.tfReplicaType != '{MASTER}' || self.replicas == 1", says.MASTER_REPLICAS, at=".replicas"),
+    rule_of(f"self.tfReplicaType != '{MASTER}' || self.replicas == 1", messages.MASTER_REPLICAS, at=".replicas"),
     rule_of(
-        f"self.tfReplicaType == '{PS}' || has(self.template)", says.TEMPLATE_MISSING, at=".template", reason=REQUIRED
+        f"self.tfReplicaType == '{PS}' || has(self.template)",
+        messages.TEMPLATE_MISSING,
+        at=".template",
+        reason=REQUIRED,
     ),
     rule_of(
         f"self.tfReplicaType == '{PS}' || !has(self.template) || {_has_container('self')}",
-        says.CONTAINER_MISSING,
+        messages.CONTAINER_MISSING,
         at=".template",
         reason=REQUIRED,
     ),
@@ -92,50 +95,50 @@ PROGRESS_RULES: list[Rule] = [
         f"self.pattern.matches({quoted(progress.SHAPE)}) && "
         f"self.pattern.findAll({quoted(progress.REPEATS)}).filter(t, !t.startsWith({quoted(chr(92))})).size() "
         f"<= {progress.MAX_REPEATS}",
-        says.BAD_PATTERN,
+        messages.BAD_PATTERN,
     ),
 ]
 
 CHECKPOINT_RULES: list[Rule] = [
-    rule_of("!has(self.perNode) || !self.perNode", says.PER_NODE, at=".perNode", reason=FORBIDDEN)
+    rule_of("!has(self.perNode) || !self.perNode", messages.PER_NODE, at=".perNode", reason=FORBIDDEN)
 ]
 
 # Conditions that a spec must meet at any time.
 _STATIC_RULES = [
     rule_of(
         f"self.replicaSpecs.exists(r, r.tfReplicaType == {_chief('self')})",
-        says.MISSING_CHIEF,
+        messages.MISSING_CHIEF,
         _chief("self"),
     ),
     rule_of(
         f"self.replicaSpecs.all(r, r.tfReplicaType != {_chief('self')} || {_index('self')} < {_REPLICAS})",
-        says.CHIEF_OUTSIDE,
+        messages.CHIEF_OUTSIDE,
         _chief("self"),
     ),
     rule_of(
         f"{_chief('self')} != '{PS}' || self.replicaSpecs.all(r, r.tfReplicaType != '{PS}' || {_has_container('r')})",
-        says.CHIEF_NEVER_ENDS,
+        messages.CHIEF_NEVER_ENDS,
     ),
-    rule_of(f"!{_WORKERS} || {_listed('self', WORKER)}", says.WORKER_REPLICAS_WITHOUT_WORKER),
+    rule_of(f"!{_WORKERS} || {_listed('self', WORKER)}", messages.WORKER_REPLICAS_WITHOUT_WORKER),
     rule_of(
         "!has(self.gang) || !has(self.gang.minWorkers) || self.gang.minWorkers == 0 || "
         f"self.replicaSpecs.exists(r, r.tfReplicaType == '{WORKER}' && self.gang.minWorkers <= {_REPLICAS})",
-        says.MIN_WORKERS_ABOVE_WORKERS,
+        messages.MIN_WORKERS_ABOVE_WORKERS,
         at=".gang",
     ),
-    rule_of(f"!{_SCALES} || {_listed('self', WORKER)}", says.AUTOSCALING_WITHOUT_WORKER),
-    rule_of(f"!{_SCALES} || {_LEAST} <= {_MOST}", says.MIN_ABOVE_MAX),
+    rule_of(f"!{_SCALES} || {_listed('self', WORKER)}", messages.AUTOSCALING_WITHOUT_WORKER),
+    rule_of(f"!{_SCALES} || {_LEAST} <= {_MOST}", messages.MIN_ABOVE_MAX),
     rule_of(
         f"!{_SCALES} || {_LEAST} > {_MOST} || self.replicaSpecs.all(r, r.tfReplicaType != '{WORKER}' || "
         f"({_LEAST} <= {_REPLICAS} && {_REPLICAS} <= {_MOST}))",
-        says.WORKERS_OUTSIDE,
+        messages.WORKERS_OUTSIDE,
     ),
     rule_of(
         f"!{_SCALES} || !has(self.autoscaling.minWorkers) || !has(self.gang) || !has(self.gang.minWorkers) || "
         "self.gang.minWorkers == self.autoscaling.minWorkers",
-        says.MIN_WORKERS_TWICE,
+        messages.MIN_WORKERS_TWICE,
     ),
-    rule_of(f"!{_SCALES} || {_chief('self')} != '{WORKER}' || {_index('self')} == 0", says.CHIEF_MAY_LEAVE),
+    rule_of(f"!{_SCALES} || {_chief('self')} != '{WORKER}' || {_index('self')} == 0", messages.CHIEF_MAY_LEAVE),
 ]
 
 
@@ -175,33 +178,35 @@ def same(field: str, new: str = "self", old: str = "oldSelf") -> str:
 
 _CHANGE_RULES = [
     rule_of(same("managedBy"), MANAGED_BY_FIXED, at=".managedBy", reason=FORBIDDEN),
-    _once_started("has(self.RuntimeId) && self.RuntimeId == oldSelf.RuntimeId", says.RUNTIME_ID_FIXED, ".RuntimeId"),
+    _once_started(
+        "has(self.RuntimeId) && self.RuntimeId == oldSelf.RuntimeId", messages.RUNTIME_ID_FIXED, ".RuntimeId"
+    ),
     _once_started(
         "size(self.replicaSpecs) == size(oldSelf.replicaSpecs) && "
         "self.replicaSpecs.all(r, oldSelf.replicaSpecs.exists(o, o.tfReplicaType == r.tfReplicaType))",
-        says.TYPES_FIXED,
+        messages.TYPES_FIXED,
         ".replicaSpecs",
     ),
     _once_started(
         _of_each("(has(r.template) == has(o.template) && (!has(r.template) || r.template == o.template))"),
-        says.TEMPLATE_FIXED,
+        messages.TEMPLATE_FIXED,
         ".replicaSpecs",
     ),
-    _once_started(_of_each("r.tfPort == o.tfPort"), says.PORT_FIXED, ".replicaSpecs"),
+    _once_started(_of_each("r.tfPort == o.tfPort"), messages.PORT_FIXED, ".replicaSpecs"),
     _once_started(
-        _of_each(f"r.tfReplicaType == '{WORKER}' || r.replicas == o.replicas"), says.REPLICAS_FIXED, ".replicaSpecs"
+        _of_each(f"r.tfReplicaType == '{WORKER}' || r.replicas == o.replicas"), messages.REPLICAS_FIXED, ".replicaSpecs"
     ),
     _once_started(
         f"{_chief('self')} == {_chief('oldSelf')} && {_index('self')} == {_index('oldSelf')}",
-        says.TERMINATION_POLICY_FIXED,
+        messages.TERMINATION_POLICY_FIXED,
         ".terminationPolicy",
     ),
-    _once_started(f"{gang_enabled('self')} == {gang_enabled('oldSelf')}", says.GANG_FIXED, ".gang"),
-    _once_started(f"{_resize('self')} == {_resize('oldSelf')}", says.RESIZE_FIXED, ".autoscaling"),
-    _once_started(f"{_total_steps('self')} == {_total_steps('oldSelf')}", says.TOTAL_STEPS_FIXED, ".autoscaling"),
+    _once_started(f"{gang_enabled('self')} == {gang_enabled('oldSelf')}", messages.GANG_FIXED, ".gang"),
+    _once_started(f"{_resize('self')} == {_resize('oldSelf')}", messages.RESIZE_FIXED, ".autoscaling"),
+    _once_started(f"{_total_steps('self')} == {_total_steps('oldSelf')}", messages.TOTAL_STEPS_FIXED, ".autoscaling"),
     rule_of(
         f"!has(self.checkpoint) && !has(oldSelf.checkpoint) || {_UNSTARTED} || ({same('checkpoint')})",
-        says.CHECKPOINT_FIXED,
+        messages.CHECKPOINT_FIXED,
         at=".checkpoint",
         reason=FORBIDDEN,
     ),

@@ -80,7 +80,7 @@ def _laid_over(schema: Schema, extras: Mapping[tuple[str, str], Schema], struct:
 
 def _described(field_info: inspect.Field, struct: str) -> Schema:
     if not isinstance(field_info.type, inspect.Metadata):
-        raise TypeError(f"{struct}.{field_info.name} has no description: give it one with says(…)")
+        raise TypeError(f"{struct}.{field_info.name} has no description: give it one with describe(…)")
     return {"description": (field_info.type.extra_json_schema or {})["description"]}
 
 
@@ -117,6 +117,6 @@ def _is_int_or_string(union: inspect.UnionType) -> bool:
 
 
 def _only(union: inspect.UnionType) -> inspect.Type:
-    """`X | None` is an optional field, which a schema says by not requiring it."""
+    """`X | None` is an optional field, which a schema does not require."""
     (only,) = (option for option in union.types if not isinstance(option, inspect.NoneType))
     return only

@@ -5,7 +5,7 @@ from __future__ import annotations
 from generate.podtemplate import kubernetes_schema
 from generate.rules import Rule, quoted, rule_of
 from generate.schema import Schema, keyed
-from tfjob_controller.api.common import storagevalidation as says
+from tfjob_controller.api.common import storagevalidation as messages
 from tfjob_controller.api.common.storage import INPUT_URI, LOGIN_IN_URI, OUTPUT_URI
 from tfjob_controller.kube.names import MAX_NAME
 
@@ -23,13 +23,15 @@ def uri_rules(field: str, allowed: str, otherwise: str) -> list[Rule]:
     return [
         rule_of(f"!has(self.{field}) || self.{field}.matches({quoted(allowed)})", otherwise, at=f".{field}"),
         rule_of(
-            f"!has(self.{field}) || !self.{field}.matches({quoted(LOGIN_IN_URI)})", says.URI_WITH_LOGIN, at=f".{field}"
+            f"!has(self.{field}) || !self.{field}.matches({quoted(LOGIN_IN_URI)})",
+            messages.URI_WITH_LOGIN,
+            at=f".{field}",
         ),
     ]
 
 
-INPUT_RULES = uri_rules("storageUri", INPUT_URI, says.UNKNOWN_SOURCE)
-OUTPUT_RULES = uri_rules("storageUri", OUTPUT_URI, says.UNKNOWN_TARGET)
+INPUT_RULES = uri_rules("storageUri", INPUT_URI, messages.UNKNOWN_SOURCE)
+OUTPUT_RULES = uri_rules("storageUri", OUTPUT_URI, messages.UNKNOWN_TARGET)
 
 ENV: Schema = {
     "items": kubernetes_schema("EnvVar", {("EnvVar", "name"): required_text(MAX_NAME)}),

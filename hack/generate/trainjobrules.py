@@ -17,7 +17,7 @@ from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
 from tfjob_controller.api.common.storage import DATASET_PATH, INPUT_URI, MODEL_PATH, WORKSPACE_PATH
 from tfjob_controller.api.common.storagevalidation import UNKNOWN_SOURCE
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
-from tfjob_controller.api.trainjob import validation as says
+from tfjob_controller.api.trainjob import validation as messages
 from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES, TORCH
 
 
@@ -27,28 +27,28 @@ def _listed(texts: Iterable[str]) -> str:
 
 # Of one variable.
 ENV_RULES: list[Rule] = [
-    rule_of(f"!(self.name in {_listed(says.RESERVED_ENV)})", says.RESERVED, "self.name", reason=FORBIDDEN)
+    rule_of(f"!(self.name in {_listed(messages.RESERVED_ENV)})", messages.RESERVED, "self.name", reason=FORBIDDEN)
 ]
 
 PROCS_RULES: list[Rule] = [
-    rule_of(f"type(self) == int ? self >= 1 && self <= {MAX_PROCS} : self in {_listed(PROC_WORDS)}", says.BAD_PROCS)
+    rule_of(f"type(self) == int ? self >= 1 && self <= {MAX_PROCS} : self in {_listed(PROC_WORDS)}", messages.BAD_PROCS)
 ]
 QUANTITY_RULES: list[Rule] = [
-    rule_of("type(self) == int ? self >= 0 : isQuantity(self) && !self.startsWith('-')", says.BAD_QUANTITY)
+    rule_of("type(self) == int ? self >= 0 : isQuantity(self) && !self.startsWith('-')", messages.BAD_QUANTITY)
 ]
 LABEL_RULES: list[Rule] = [
-    rule_of(f"size(self) <= {MAX_LABEL_VALUE} && self.matches({quoted(LABEL_VALUE)})", says.LABEL_WORDS)
+    rule_of(f"size(self) <= {MAX_LABEL_VALUE} && self.matches({quoted(LABEL_VALUE)})", messages.LABEL_WORDS)
 ]
 METRIC_RULES: list[Rule] = [
-    rule_of(f"size(self) <= {MAX_METRIC_NAME} && self.matches({quoted(METRIC_NAME)})", says.BAD_METRIC)
+    rule_of(f"size(self) <= {MAX_METRIC_NAME} && self.matches({quoted(METRIC_NAME)})", messages.BAD_METRIC)
 ]
 
 
 MODEL_RULES: list[Rule] = [
     *uri_rules("config", INPUT_URI, UNKNOWN_SOURCE),
     *uri_rules("storageUri", INPUT_URI, UNKNOWN_SOURCE),
-    rule_of("has(self.config) || has(self.storageUri)", says.MODEL_MISSING, reason=REQUIRED),
-    rule_of("!has(self.config) || !has(self.storageUri) || self.config == self.storageUri", says.MODEL_TWICE),
+    rule_of("has(self.config) || has(self.storageUri)", messages.MODEL_MISSING, reason=REQUIRED),
+    rule_of("!has(self.config) || !has(self.storageUri) || self.config == self.storageUri", messages.MODEL_TWICE),
 ]
 
 
@@ -70,24 +70,26 @@ def _uncovered(setting: str, path: str, message: str) -> Rule:
 
 
 _ELASTIC = "has(self.elasticPolicy)"
-ELASTIC_RULES: list[Rule] = [rule_of("self.minNodes <= self.maxNodes", says.ELASTIC_BOUNDS)]
+ELASTIC_RULES: list[Rule] = [rule_of("self.minNodes <= self.maxNodes", messages.ELASTIC_BOUNDS)]
 
 SPEC_RULES: list[Rule] = [
     rule_of(
         "!has(self.numNodes) || !has(self.trainer) || !has(self.trainer.numNodes) || "
         "self.numNodes == self.trainer.numNodes",
-        says.NODES_TWICE,
+        messages.NODES_TWICE,
     ),
     rule_of(
         f"!{_ELASTIC} || !has(self.numNodes) || self.elasticPolicy.minNodes > self.elasticPolicy.maxNodes || "
         "(self.elasticPolicy.minNodes <= self.numNodes && self.numNodes <= self.elasticPolicy.maxNodes)",
-        says.NODES_OUTSIDE,
+        messages.NODES_OUTSIDE,
     ),
-    rule_of(f"!{_ELASTIC} || !has(self.trainer) || !has(self.trainer.numNodes)", says.ELASTIC_ALIAS),
-    rule_of(f"!{_ELASTIC} || !has(self.framework) || self.framework in ['', {quoted(TORCH)}]", says.ELASTIC_TORCH_ONLY),
-    _uncovered("datasetConfig", DATASET_PATH, says.DATASET_COVERED),
-    _uncovered("modelConfig", MODEL_PATH, says.MODEL_COVERED),
-    rule_of(same("runtimeRef"), says.RUNTIME_REF_FIXED, at=".runtimeRef", reason=FORBIDDEN),
+    rule_of(f"!{_ELASTIC} || !has(self.trainer) || !has(self.trainer.numNodes)", messages.ELASTIC_ALIAS),
+    rule_of(
+        f"!{_ELASTIC} || !has(self.framework) || self.framework in ['', {quoted(TORCH)}]", messages.ELASTIC_TORCH_ONLY
+    ),
+    _uncovered("datasetConfig", DATASET_PATH, messages.DATASET_COVERED),
+    _uncovered("modelConfig", MODEL_PATH, messages.MODEL_COVERED),
+    rule_of(same("runtimeRef"), messages.RUNTIME_REF_FIXED, at=".runtimeRef", reason=FORBIDDEN),
     rule_of(same("managedBy"), MANAGED_BY_FIXED, at=".managedBy", reason=FORBIDDEN),
 ]
 
@@ -105,26 +107,28 @@ def _bounds(spec: str) -> str:
 
 def _fixed(name: str, unless: str = "") -> Rule:
     rule = same(name, "self.spec", "oldSelf.spec")
-    return _once_started(f"{unless} || ({rule})" if unless else rule, says.STARTED_FIXED, f".spec.{name}")
+    return _once_started(f"{unless} || ({rule})" if unless else rule, messages.STARTED_FIXED, f".spec.{name}")
 
 
 # Of the whole object, since they ask the status too.
 ROOT_RULES: list[Rule] = [
-    _once_started(f"{_bounds('self.spec')} == {_bounds('oldSelf.spec')}", says.ELASTIC_FIXED, ".spec.elasticPolicy"),
-    _fixed(says.NUM_NODES[0], "has(self.spec.elasticPolicy)"),
-    *(_fixed(name) for name, _ in says.FIXED_FIELDS),
+    _once_started(
+        f"{_bounds('self.spec')} == {_bounds('oldSelf.spec')}", messages.ELASTIC_FIXED, ".spec.elasticPolicy"
+    ),
+    _fixed(messages.NUM_NODES[0], "has(self.spec.elasticPolicy)"),
+    *(_fixed(name) for name, _ in messages.FIXED_FIELDS),
     _once_started(f"{gang_enabled('self.spec')} == {gang_enabled('oldSelf.spec')}", GANG_FIXED, ".spec.gang"),
 ]
 
 
 # Of the templates of a runtime.
 TEMPLATE_RULES: list[Rule] = [
-    rule_of(f"self.all(role, role in {_listed(ROLES)})", says.UNKNOWN_ROLE),
+    rule_of(f"self.all(role, role in {_listed(ROLES)})", messages.UNKNOWN_ROLE),
     *(
         rule_of(
             f"!({quoted(role)} in self) || (has(self[{quoted(role)}].spec) && has(self[{quoted(role)}].spec.containers)"
             f" && self[{quoted(role)}].spec.containers.exists(c, c.name == {quoted(role)}))",
-            says.WORKER_MISSING.format(role),
+            messages.WORKER_MISSING.format(role),
             reason=REQUIRED,
         )
         for role in ROLES

@@ -38,9 +38,9 @@ TRAINJOB = CustomKind(
     description="A distributed training job of any framework: nodes that know each other and end together.",
     short_name="trj",
     spec=TrainJobSpec,
-    asks="The desired state of the job.",
+    spec_description="The desired state of the job.",
     status=TrainJobStatus,
-    says="The observed state of the job.",
+    status_description="The observed state of the job.",
     columns=(
         ("State", ".status.summary", "Pending, Running, Suspended, Succeeded or Failed.", False, "string"),
         ("Nodes", ".status.nodes", "Nodes that are ready or have succeeded, of the desired number.", False, "string"),
@@ -121,7 +121,7 @@ def _runtime(resource: Resource[Object], description: str, short_name: str) -> C
         description=description,
         short_name=short_name,
         spec=RuntimeSpec,
-        asks="The settings that the jobs of the runtime share.",
+        spec_description="The settings that the jobs of the runtime share.",
         columns=_RUNTIME_COLUMNS,
         extras=_RUNTIME_EXTRAS,
     )

@@ -32,24 +32,25 @@ def problems(names: Iterable[str], shipped: frozenset[str]) -> list[str]:
     found = []
     for name in sorted(set(names)):
         try:
-            licence = said_by(metadata.metadata(name))
+            licence = licence_of(metadata.metadata(name))
         except metadata.PackageNotFoundError:
             continue
         if all(part in TAKEN for part in _parts(licence)) or (name in ONLY_RUN and name not in shipped):
             continue
-        found.append(f"{name}: its licence is {licence or 'not said'}: see hack/supplychain/licences.py")
+        found.append(f"{name}: its licence is {licence or 'unknown'}: see hack/supplychain/licences.py")
     return found
 
 
-def said_by(said: metadata.PackageMetadata) -> str:
+def licence_of(package: metadata.PackageMetadata) -> str:
     """The expression; without one, the classifiers; without those, the first words of the text."""
-    classifiers = [each.split(" :: ")[-1] for each in said.get_all("Classifier") or () if each.startswith("License ::")]
-    listed = " AND ".join(each for each in classifiers if each != "OSI Approved")
-    return _field(said, "License-Expression") or listed or _field(said, "License").partition("\n")[0][:60]
+    classifiers = package.get_all("Classifier") or ()
+    licences = [classifier.split(" :: ")[-1] for classifier in classifiers if classifier.startswith("License ::")]
+    listed = " AND ".join(licence for licence in licences if licence != "OSI Approved")
+    return _field(package, "License-Expression") or listed or _field(package, "License").partition("\n")[0][:60]
 
 
-def _field(said: metadata.PackageMetadata, name: str) -> str:
-    return str(next(iter(said.get_all(name) or ()), "")).strip()
+def _field(package: metadata.PackageMetadata, name: str) -> str:
+    return str(next(iter(package.get_all(name) or ()), "")).strip()
 
 
 def _parts(licence: str) -> list[str]:

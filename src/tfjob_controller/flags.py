@@ -178,11 +178,11 @@ def read_options(options: type[OptionsT], flags: Mapping[str, str], environ: Map
     Kubernetes makes some for every Service (`TFJOB_CONTROLLER_PORT`).
     """
     values: dict[str, Any] = {}
-    for each in options_of(options):
-        if each.field in flags:
-            values[each.field] = _read(each, flags[each.field], each.flag)
-        elif environ.get(each.env):
-            values[each.field] = _read(each, environ[each.env], each.env)
+    for option in options_of(options):
+        if option.field in flags:
+            values[option.field] = _read(option, flags[option.field], option.flag)
+        elif environ.get(option.env):
+            values[option.field] = _read(option, environ[option.env], option.env)
     return options(**values)
 
 

@@ -58,8 +58,8 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                words = f"the key {key.value} occurs twice"
-                raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
+                message = f"the key {key.value} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
@@ -123,7 +123,10 @@ def parse_controller_config(text: str, source: str = "controller config") -> Con
         return ControllerConfig(
             file.tf_image,
             file.initializer_image,
-            {name: _read(each, Accelerator, f"accelerators[{name}]") for name, each in file.accelerators.items()},
+            {
+                name: _read(settings, Accelerator, f"accelerators[{name}]")
+                for name, settings in file.accelerators.items()
+            },
         )
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None

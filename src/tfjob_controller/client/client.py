@@ -79,37 +79,37 @@ class Client:
         `label_selector` narrows them, such as "team=vision".
         """
         where = "" if all_namespaces else namespace or self.namespace
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         with self._connection.client_errors():
-            for each in kinds_named(kind):
+            for client_kind in kinds_named(kind):
                 try:
-                    found += self._connection.of(each).list(where, label_selector)
+                    snapshots += self._connection.of(client_kind).list(where, label_selector)
                 except ApiError as error:  # unless the kind was requested, the cluster need not have it
                     if kind is not None or not error.is_not_found:
                         raise
-        found.sort(key=lambda seen: (seen.metadata.namespace, seen.metadata.name, seen.kind.word))
-        return job_table([Job(self._connection, seen) for seen in found], self._connection.clock.now())
+        snapshots.sort(key=lambda snapshot: (snapshot.metadata.namespace, snapshot.metadata.name, snapshot.kind.word))
+        return job_table([Job(self._connection, snapshot) for snapshot in snapshots], self._connection.clock.now())
 
     def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
         """The job of that name. `kind` is required where both kinds have one."""
         where = namespace or self.namespace
         refusals: list[ApiError] = []
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         with self._connection.client_errors():
-            for each in kinds_named(kind):
+            for client_kind in kinds_named(kind):
                 try:
-                    found.append(self._connection.of(each).get(where, name))
+                    snapshots.append(self._connection.of(client_kind).get(where, name))
                 except ApiError as error:
                     if not error.is_not_found:
                         raise
                     refusals.append(error)
-            if not found:
+            if not snapshots:
                 raise _not_found(refusals, name, where)
-        if len(found) > 1:
-            kinds = tuple(seen.kind for seen in found)
-            words = " and ".join(kind.word for kind in kinds)
-            raise AmbiguousNameError(f"{where} has a {words} called {name}: specify the kind", kinds)
-        return Job(self._connection, found[0])
+        if len(snapshots) > 1:
+            kinds = tuple(snapshot.kind for snapshot in snapshots)
+            kinds_text = " and ".join(kind.word for kind in kinds)
+            raise AmbiguousNameError(f"{where} has a {kinds_text} called {name}: specify the kind", kinds)
+        return Job(self._connection, snapshots[0])
 
     def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:
         """Create a job from a manifest, such as `tfjob()` and `trainjob()` build.
@@ -136,5 +136,5 @@ def _not_found(refusals: Sequence[ApiError], name: str, namespace: str) -> ApiEr
     if len(by_name) < len(KINDS):
         return [*by_name, *refusals][0]
     kinds = " and ".join(f"no {kind.resource.kind}" for kind in KINDS)
-    words = f'{kinds} with the name "{name}" found in namespace "{namespace}"'
-    return ApiError(refusals[0].status, NOT_FOUND_REASON, words)
+    message = f'{kinds} with the name "{name}" found in namespace "{namespace}"'
+    return ApiError(refusals[0].status, NOT_FOUND_REASON, message)

@@ -35,11 +35,11 @@ class Job:
     request. Every call raises `ClientError`. Thread-safe: the last state is one immutable value.
     """
 
-    __slots__ = ("_connection", "_seen")
+    __slots__ = ("_connection", "_snapshot")
 
-    def __init__(self, connection: Connection, seen: Snapshot) -> None:
+    def __init__(self, connection: Connection, snapshot: Snapshot) -> None:
         self._connection = connection
-        self._seen = seen
+        self._snapshot = snapshot
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.namespace}/{self.name}: {self.phase or 'not processed by a controller yet'}>"
@@ -54,53 +54,53 @@ class Job:
     @property
     def snapshot(self) -> Snapshot:
         """The state that was read last."""
-        return self._seen
+        return self._snapshot
 
     @property
     def kind(self) -> str:
         """Tfjob or trainjob."""
-        return self._seen.kind.word
+        return self._snapshot.kind.word
 
     @property
     def name(self) -> str:
-        return self._seen.metadata.name
+        return self._snapshot.metadata.name
 
     @property
     def namespace(self) -> str:
-        return self._seen.metadata.namespace
+        return self._snapshot.metadata.namespace
 
     @property
     def uid(self) -> str:
-        return self._seen.metadata.uid
+        return self._snapshot.metadata.uid
 
     @property
     def phase(self) -> str:
         """Creating, Running, CleanUp, Failed or Done; empty before the controller saw the job."""
-        return self._seen.phase
+        return self._snapshot.phase
 
     @property
     def state(self) -> str:
         """The state in the spelling of its kind: Running of a TFJob, RUNNING of a TrainJob."""
-        return self._seen.job.status.state
+        return self._snapshot.job.status.state
 
     @property
     def reason(self) -> str:
         """The reason of the state, in words a user can act on; set while the job waits, too."""
-        return self._seen.reason
+        return self._snapshot.reason
 
     @property
     def conditions(self) -> tuple[JobCondition, ...]:
-        return self._seen.conditions
+        return self._snapshot.conditions
 
     @property
     def metrics(self) -> dict[str, float]:
         """The last value of each metric that node 0 of a TrainJob printed; empty for a TFJob."""
-        return {name: float(value) for name, value in self._seen.kind.metrics_of(self._seen.job).items()}
+        return {name: float(value) for name, value in self._snapshot.kind.metrics_of(self._snapshot.job).items()}
 
     @property
     def manifest(self) -> dict[str, Any]:
         """A copy of the object as the API server returned it, without managedFields."""
-        return self._seen.manifest
+        return self._snapshot.manifest
 
     def refresh(self) -> Job:
         """Read the job again. Raises `JobDeletedError`."""
@@ -119,12 +119,12 @@ class Job:
         if is_deletion(until):
             self._await_deletion(timeout_seconds)
             return self
-        if timeout_seconds is not None and timeout_seconds <= 0 and is_reached(self.refresh()._seen, until):
+        if timeout_seconds is not None and timeout_seconds <= 0 and is_reached(self.refresh()._snapshot, until):
             return self
-        for seen in self._watched(timeout_seconds):
-            if seen is None:
+        for snapshot in self._watched(timeout_seconds):
+            if snapshot is None:
                 raise self._deleted()
-            if is_reached(self._update(seen)._seen, until):
+            if is_reached(self._update(snapshot)._snapshot, until):
                 return self
         failure = f"{self.namespace}/{self.name} did not reach {condition_text(until)} within {timeout_seconds:g} s"
         now = f"it is {self.phase}" if self.phase else "no controller has processed it yet"
@@ -136,17 +136,17 @@ class Job:
         from tfjob_controller.client.diagnostics.replicas import replica_views
         from tfjob_controller.client.reports import CONTROLLER, job_reports, server_now
 
-        seen = self.refresh().snapshot
+        snapshot = self.refresh().snapshot
         requester = self._connection.requester
         now = server_now(requester)
         with self._connection.client_errors():
             reader = self._reader()
-            views = replica_views(seen.job, reader.children(seen.job), now)
-            gangs = reader.gangs(seen) if seen.waits_for_capacity else ()
-            reports = job_reports(requester, seen, gangs)
-            is_ours = not seen.has_ended and is_managed_here(seen.job.spec.managed_by)
+            views = replica_views(snapshot.job, reader.children(snapshot.job), now)
+            gangs = reader.gangs(snapshot) if snapshot.waits_for_capacity else ()
+            reports = job_reports(requester, snapshot, gangs)
+            is_ours = not snapshot.has_ended and is_managed_here(snapshot.job.spec.managed_by)
             notices = [report.notice(now) for report in reports.values() if is_ours]
-            return describe(seen.job, views, reader.events, reports[CONTROLLER].time, notices)
+            return describe(snapshot.job, views, reader.events, reports[CONTROLLER].time, notices)
 
     def events(self) -> Table[EventRow]:
         """The events about the job of the last hour or so, oldest first. Reads them now."""
@@ -213,8 +213,8 @@ class Job:
         The nodes of a started TrainJob can change only if it has `elasticPolicy`. With `dry_run` the server only checks
         the change, here and in the other changes.
         """
-        check_size(self._seen, n)
-        kind = self._seen.kind
+        check_size(self._snapshot, n)
+        kind = self._snapshot.kind
         if not kind.has_scale_right:
             return self._patched({"spec": {kind.size_field: n}}, dry_run)
         for _ in range(_SCALE_TRIES):
@@ -245,13 +245,13 @@ class Job:
                 self.refresh()
             except JobDeletedError:
                 return
-        for seen in self._watched(timeout_seconds):
-            if seen is None or seen.metadata.uid != self.uid:
+        for snapshot in self._watched(timeout_seconds):
+            if snapshot is None or snapshot.metadata.uid != self.uid:
                 return
         raise WaitTimeoutError(f"{self.namespace}/{self.name} was not deleted within {timeout_seconds:g} s")
 
     def _reader(self) -> Reader:
-        return Reader(self._connection.requester, self.namespace, self._seen.kind)
+        return Reader(self._connection.requester, self.namespace, self._snapshot.kind)
 
     def _watched(self, timeout_seconds: float | None) -> Iterator[Snapshot | None]:
         from tfjob_controller.client.listwatch import watch_job
@@ -259,16 +259,16 @@ class Job:
         seconds = math.inf if timeout_seconds is None else timeout_seconds
         deadline = self._connection.clock.monotonic() + seconds
         with self._connection.client_errors():
-            yield from watch_job(self._connection, self._seen.kind, self.namespace, self.name, deadline)
+            yield from watch_job(self._connection, self._snapshot.kind, self.namespace, self.name, deadline)
 
     def _client(self) -> ResourceClient[Snapshot]:
-        return self._connection.of(self._seen.kind)
+        return self._connection.of(self._snapshot.kind)
 
     def _scaled(self, n: int, dry_run: bool) -> bool:
         """False on a conflicting change. The scale subresource checks the version, but not the UID."""
         version = self.refresh().snapshot.metadata.resource_version
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
-        scales = ResourceClient(self._connection.requester, self._seen.kind.resource.with_decoder(decode_scale))
+        scales = ResourceClient(self._connection.requester, self._snapshot.kind.resource.with_decoder(decode_scale))
         with self._connection.client_errors():
             try:
                 scales.patch(self.namespace, self.name, change, subresource="scale", dry_run=dry_run)
@@ -279,9 +279,9 @@ class Job:
         return True
 
     def _with_suspend(self, wanted: bool, dry_run: bool) -> Job:
-        seen = self.refresh().snapshot
-        check_suspendable(seen, wanted)
-        return self if seen.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}}, dry_run)
+        snapshot = self.refresh().snapshot
+        check_suspendable(snapshot, wanted)
+        return self if snapshot.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}}, dry_run)
 
     def _patched(self, change: dict[str, Any], dry_run: bool) -> Job:
         with self._connection.client_errors(), self._deletion_errors():
@@ -299,10 +299,10 @@ class Job:
                 raise self._deleted() from None
             raise
 
-    def _update(self, seen: Snapshot) -> Job:
-        if seen.metadata.uid != self.uid:
+    def _update(self, snapshot: Snapshot) -> Job:
+        if snapshot.metadata.uid != self.uid:
             raise self._deleted()
-        self._seen = seen
+        self._snapshot = snapshot
         return self
 
     def _deleted(self) -> JobDeletedError:
@@ -317,12 +317,12 @@ def check_size(job: Snapshot, n: int) -> None:
         raise ClientError(f"{job.kind.word}/{job.metadata.name}: spec.{job.kind.size_field}: {violation}")
 
 
-def check_suspendable(seen: Snapshot, wanted: bool) -> None:
+def check_suspendable(snapshot: Snapshot, wanted: bool) -> None:
     """Raises `JobEndedError` for a job that can be neither suspended nor resumed."""
-    if seen.has_ended:
-        how, what = "succeeded" if seen.has_succeeded else "failed", "suspended" if wanted else "resumed"
-        name = f"{seen.metadata.namespace}/{seen.metadata.name}"
-        raise JobEndedError(f"{name} has {how}: a job that has ended cannot be {what}", seen.reason)
+    if snapshot.has_ended:
+        how, what = "succeeded" if snapshot.has_succeeded else "failed", "suspended" if wanted else "resumed"
+        name = f"{snapshot.metadata.namespace}/{snapshot.metadata.name}"
+        raise JobEndedError(f"{name} has {how}: a job that has ended cannot be {what}", snapshot.reason)
 
 
 def _warn(text: str) -> None:

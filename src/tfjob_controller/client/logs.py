@@ -100,11 +100,11 @@ class LogReader:
             return [self._default(views)]
         if wanted == ALL_REPLICAS:
             return views
-        found = [view for view in views if wanted in (view.replica.id, view.replica.role.name)]
-        if not found:
+        selected = [view for view in views if wanted in (view.replica.id, view.replica.role.name)]
+        if not selected:
             ids = ", ".join(view.replica.id for view in views[:8])
             raise ClientError(f"{self._name} has no replica {wanted}: it has {ids}{' …' if len(views) > 8 else ''}")
-        return found
+        return selected
 
     def _default(self, views: Sequence[ReplicaState]) -> ReplicaState:
         """The replica that the reason of a failed job names first, or else the chief, which comes first."""
@@ -208,9 +208,9 @@ class LogReader:
         return is_over and is_last and view is not None and self._failure.startswith(_cannot_start(view))
 
     def _why_no_log(self, view: ReplicaState | None, is_over: bool) -> str:
-        if view is not None and view.exited is not None and (words := why_never_started(view.exited)):
+        if view is not None and view.exited is not None and (reason := why_never_started(view.exited)):
             what = f"its init container {view.ended_in}" if view.ended_in else "it"
-            return f"{what} cannot start: {words}"
+            return f"{what} cannot start: {reason}"
         if is_over and view is not None and self._failure.startswith(_cannot_start(view)):
             return f"it{self._failure.removeprefix(view.replica.id)}"
         if is_over and (view is None or view.pod is None):

@@ -75,9 +75,11 @@ def log_lines(
                 yield LogLine(item.replica, item.line.decode("utf-8", "replace"))
             elif item.error is not None:
                 failed.append(client_error(item.error) if isinstance(item.error, ApiError) else item.error)
-                words = str(failed[-1])
+                message = str(failed[-1])
                 if len(failed) < count:
-                    warnings.warn(words if words.startswith(item.replica) else f"{item.replica}: {words}", stacklevel=2)
+                    warnings.warn(
+                        message if message.startswith(item.replica) else f"{item.replica}: {message}", stacklevel=2
+                    )
     if len(failed) == count:
         raise failed[0]
 

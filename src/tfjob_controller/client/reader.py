@@ -155,8 +155,8 @@ class Connection:
         try:
             return snapshot_decoder(kind)(answer)
         except msgspec.MsgspecError:
-            words = "the server's response is not a job: check for a proxy in between, and whether the job exists"
-            raise ClientError(words) from None
+            message = "the server's response is not a job: check for a proxy in between, and whether the job exists"
+            raise ClientError(message) from None
 
     @contextmanager
     def client_errors(self) -> Iterator[None]:

@@ -116,10 +116,10 @@ def server_now(requester: Requester) -> datetime:
 
 
 def job_reports(
-    requester: Requester, seen: Snapshot, gangs: Iterable[Any], controller_namespace: str = SYSTEM_NAMESPACE
+    requester: Requester, snapshot: Snapshot, gangs: Iterable[Any], controller_namespace: str = SYSTEM_NAMESPACE
 ) -> Mapping[str, StatusReport]:
     """The report of the controller, and that of the gang scheduler if the job has Gangs, which are plain JSON."""
-    times = {CONTROLLER: status_time(seen.body)}
+    times = {CONTROLLER: status_time(snapshot.body)}
     managed = [_status_time(msgspec.convert(gang, ManagedObject)) for gang in gangs]
     if managed:
         times[GANG_SCHEDULER] = max(managed)

@@ -156,11 +156,11 @@ def _reservations(gangs: Iterable[Gang], placed: Iterable[ScheduledPod]) -> Mapp
 
 def member_requests(member: Member) -> Amounts:
     """The requests of each pod of a member. Invalid quantities, which the CRD allows, count as nothing."""
-    found = {}
+    amounts = {}
     for resource, text in member.resources.items():
         with suppress(ValueError):
-            found[resource] = amount_from(resource, text)
-    return found
+            amounts[resource] = amount_from(resource, text)
+    return amounts
 
 
 def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
@@ -170,10 +170,10 @@ def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
     """
     if usage.nodes is None:
         return [("", sorted({holding.node for holding in usage.holdings}))]
-    found: dict[str, list[str]] = {}
-    for node in sorted(usage.nodes, key=lambda each: (each.zone, each.node)):
-        found.setdefault(node.zone, []).append(node.node)
-    return list(found.items())
+    zones: dict[str, list[str]] = {}
+    for node in sorted(usage.nodes, key=lambda node: (node.zone, node.node)):
+        zones.setdefault(node.zone, []).append(node.node)
+    return list(zones.items())
 
 
 def _job_key(pod: ScheduledPod) -> JobKey | None:
@@ -184,8 +184,8 @@ def _job_key(pod: ScheduledPod) -> JobKey | None:
 
 
 def _replicas(pods: Sequence[ScheduledPod]) -> list[str]:
-    found = {replica_id_of(pod.metadata.labels) for pod in pods}
-    return sorted(found, key=lambda replica: (kind_of(replica), index_of(replica) or 0))
+    replicas = {replica_id_of(pod.metadata.labels) for pod in pods}
+    return sorted(replicas, key=lambda replica: (kind_of(replica), index_of(replica) or 0))
 
 
 def _node_usage(

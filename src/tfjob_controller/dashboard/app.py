@@ -118,4 +118,4 @@ def _problem(request: Request, error: Exception) -> Response:
 
 
 def _not_found(request: Request, error: Exception) -> Response:
-    return rendering.page(request, "problem.html", 404, words="There is no such page.", status=404)
+    return rendering.page(request, "problem.html", 404, message="There is no such page.", status=404)

@@ -101,27 +101,27 @@ def gantt(case: Diagnostics, now: datetime) -> Gantt:
         if reason in BLOCKING_REASONS and end == now
     }
     spans: dict[str, list[_Span]] = {}
-    for replica, told in _earlier_pods(case):
-        spans.setdefault(replica, []).extend(_spans_of_events(told, now))
+    for replica, earlier_events in _earlier_pods(case):
+        spans.setdefault(replica, []).extend(_spans_of_events(earlier_events, now))
     events = _events_by_pod(case.events)
     for pod in case.pods:
         if replica := replica_of(pod):
             pod_events = events.get(pod["metadata"].get("uid", ""), ())
-            found = _spans(pod, pod_events, wait, blocked.get(replica, ""), end, now)
-            spans.setdefault(replica, []).extend(found)
+            pod_spans = _spans(pod, pod_events, wait, blocked.get(replica, ""), end, now)
+            spans.setdefault(replica, []).extend(pod_spans)
     if gang is not None and wait is not None:
         for replica in {*spans, *_members(gang)}:
             queued = _Span(WAITING, wait.since, wait.until or max(end, wait.since), "waits for capacity as a gang")
             spans[replica] = [queued, *spans.get(replica, ())]
-    return _chart({replica: _with_restarts(found) for replica, found in spans.items() if found}, now)
+    return _chart({replica: _with_restarts(of_replica) for replica, of_replica in spans.items() if of_replica}, now)
 
 
 def _chart(spans: Mapping[str, Sequence[_Span]], now: datetime) -> Gantt:
     if not spans:
         return Gantt((), None, now)
     names = sorted(spans, key=lambda name: (kind_of(name), index_of(name) or 0))
-    begin = min(span.start for found in spans.values() for span in found)
-    end = max(span.end for found in spans.values() for span in found)
+    begin = min(span.start for of_replica in spans.values() for span in of_replica)
+    end = max(span.end for of_replica in spans.values() for span in of_replica)
     seconds = max(1.0, (end - begin).total_seconds())
 
     def share(moment: datetime) -> float:
@@ -132,7 +132,7 @@ def _chart(spans: Mapping[str, Sequence[_Span]], now: datetime) -> Gantt:
         for name in names[:MAX_REPLICAS]
     ]
     shown = {bar.phase for row in rows for bar in row.bars}
-    return Gantt(rows, begin, end, len(names) - len(rows), [each for each in (*PHASES, RESTART) if each in shown])
+    return Gantt(rows, begin, end, len(names) - len(rows), [phase for phase in (*PHASES, RESTART) if phase in shown])
 
 
 def _with_restarts(spans: Sequence[_Span]) -> list[_Span]:
@@ -236,9 +236,9 @@ def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
     runtime = case.seen.runtime_id
     name = re.compile(rf"-([a-z]+)-{re.escape(runtime)}-(\d{{1,9}})-[a-z0-9]+")
     for uid, events in _events_by_pod(case.events).items():
-        found = name.search(events[0]["involvedObject"].get("name", "")) if runtime and uid not in alive else None
-        if found is not None:
-            yield f"{found[1]}-{found[2]}", events
+        match = name.search(events[0]["involvedObject"].get("name", "")) if runtime and uid not in alive else None
+        if match is not None:
+            yield f"{match[1]}-{match[2]}", events
 
 
 def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]:
@@ -247,7 +247,7 @@ def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]
         if moment := parse_time_or_none(event_time(event)):
             moments.setdefault(event.get("reason", ""), []).append(moment)
     started = min(moments.get("Started", ()), default=None)
-    last = max((moment for found in moments.values() for moment in found), default=now)
+    last = max((moment for of_reason in moments.values() for moment in of_reason), default=now)
     if scheduled := min(moments.get("Scheduled", ()), default=None):
         yield _Span(PREPARING, scheduled, started or last, "prepared in a pod that was deleted since")
     yield from _pulls(events, started or last)

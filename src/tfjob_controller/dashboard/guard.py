@@ -179,8 +179,8 @@ def is_page(target: str) -> bool:
     return len(target) <= _MAX_TARGET and _PAGE.fullmatch(target) is not None
 
 
-def _refusal(status: int, words: str) -> Response:
-    return PlainTextResponse(f"{words}\n", status)
+def _refusal(status: int, message: str) -> Response:
+    return PlainTextResponse(f"{message}\n", status)
 
 
 def _max_bytes(path: str) -> int:

@@ -151,15 +151,15 @@ def manifest_of(text: str) -> Manifest:
     if len(text) > MAX_YAML:
         raise FormError("yaml", f"The YAML has more than {MAX_YAML} characters; shorten it, or use kubectl.")
     try:
-        found = load_yaml(text.encode())
+        manifest = load_yaml(text.encode())
     except (yaml.YAMLError, ValueError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or "the text is not one YAML document"
         raise FormError("yaml", f"The YAML cannot be read: {where}{problem}; correct it.") from None
-    if found is not None and not isinstance(found, dict):
+    if manifest is not None and not isinstance(manifest, dict):
         raise FormError("yaml", "The YAML is not a mapping; it must begin with apiVersion and kind.")
-    return plain_copy(found or {})
+    return plain_copy(manifest or {})
 
 
 def yaml_of(manifest: Manifest) -> str:
@@ -172,19 +172,19 @@ def _dumped(manifest: Manifest, *, allow_unicode: bool) -> str:
     return str(yaml.dump(manifest, Dumper=safe_dumper(), sort_keys=False, allow_unicode=allow_unicode, width=100))
 
 
-def problems_of(error: ApiError | ClientError, words: str) -> Problems:
-    """The answer of a dry run at the fields that it names. `words` is its whole message."""
+def problems_of(error: ApiError | ClientError, message: str) -> Problems:
+    """The answer of a dry run at the fields that it names. `message` is the whole message."""
     refusal = error.api_error if isinstance(error, ClientError) else error
-    found: dict[str, str] = {}
-    for path, message in refusal.causes if refusal is not None else ():
-        field = field_named(path) or field_named(message) or "yaml"
-        sentence = f"{path}: {message}" if path and path != "<nil>" else message
-        found[field] = f"{found[field]}; {sentence}" if field in found else sentence
-    return Problems(found or {field_named(words) or "yaml": words})
+    problems: dict[str, str] = {}
+    for path, cause in refusal.causes if refusal is not None else ():
+        field = field_named(path) or field_named(cause) or "yaml"
+        sentence = f"{path}: {cause}" if path and path != "<nil>" else cause
+        problems[field] = f"{problems[field]}; {sentence}" if field in problems else sentence
+    return Problems(problems or {field_named(message) or "yaml": message})
 
 
 def field_named(text: str) -> str:
     """The field of the form that a path or a message names first; empty if it names none."""
     text = _QUOTED_NAME.sub("", text[:5000])
-    matches = [(match.start(), field) for field, words in _NAMED if (match := re.search(words, text))]
+    matches = [(match.start(), field) for field, pattern in _NAMED if (match := re.search(pattern, text))]
     return min(matches)[1] if matches else ""

@@ -31,20 +31,20 @@ def metrics_and_progress(
     reported = reported_metrics(report) if report is not None else {}
     known = {**logged, **reported}
     ordered = [known[name] for name in names if name in known]
-    ordered += [each for name, each in reported.items() if name not in names]
+    ordered += [metric for name, metric in reported.items() if name not in names]
     metrics = tuple(ordered[:MAX_METRICS])
-    words = _words(report) if report is not None else ""
-    return metrics, words or _logged_progress(metrics)
+    progress = _progress_text(report) if report is not None else ""
+    return metrics, progress or _logged_progress(metrics)
 
 
 def reported_metrics(report: TrainerStatus) -> dict[str, Metric]:
     """The metrics of a report that are numbers and have a name as metrics in logs may have one."""
-    found = {}
+    metrics = {}
     for metric in report.metrics:
         value = _number(metric.value)
         if value and len(metric.name) <= MAX_METRIC_NAME and matches(METRIC_NAME, metric.name):
-            found[metric.name] = Metric(metric.name, value, report.last_updated_time)
-    return found
+            metrics[metric.name] = Metric(metric.name, value, report.last_updated_time)
+    return metrics
 
 
 def progress_of(report: TrainerStatus | None) -> dict[str, str]:
@@ -76,7 +76,7 @@ def _number(text: str) -> str:
     return text if _NUMBER.fullmatch(text) else repr(value)
 
 
-def _words(report: TrainerStatus) -> str:
+def _progress_text(report: TrainerStatus) -> str:
     """`40 %, about 5m left`: the progress that the report states; empty if it states none."""
     percent, seconds = report.progress_percentage, report.estimated_remaining_seconds
     done = f"{percent} %" if percent is not None else ""

@@ -113,7 +113,7 @@ class Screen:
         self._has_colours = is_coloured(self._out)
 
     def heading(self, text: str) -> None:
-        self._print("", *(self._styled(each, _BOLD) for each in self._folded(text)))
+        self._print("", *(self._styled(line, _BOLD) for line in self._folded(text)))
 
     def line(self, text: str) -> None:
         self._print(*self._folded(text))

@@ -96,7 +96,7 @@ def backoff_seconds(gang: Gang, now: datetime) -> float:
 def queue_order(gangs: Iterable[Gang]) -> list[QueuedGang]:
     """Returns the pending gangs in order of priority and age; suspended gangs are not queued."""
     waiting = [QueuedGang(key_of(gang), gang, _since(gang)) for gang in gangs if not gang.spec.suspend]
-    waiting.sort(key=lambda each: (-each.gang.spec.priority, each.since, each.key))
+    waiting.sort(key=lambda queued: (-queued.gang.spec.priority, queued.since, queued.key))
     return waiting
 
 
@@ -199,8 +199,8 @@ class _GangShape:
             group
             for group in self._hypothetical.groups_when_empty(self.pod_sets)
             if any(
-                accepts and each.min_count and each.capacity(group.free)
-                for accepts, each in zip(group.accepts, self.pod_sets, strict=True)
+                accepts and pod_set.min_count and pod_set.capacity(group.free)
+                for accepts, pod_set in zip(group.accepts, self.pod_sets, strict=True)
             )
         ]
 
@@ -246,10 +246,10 @@ class AdmissionDecider:
         ordered = queue if self._shares is None else in_fair_order(queue, self._shares, set(self._turns.values()))
         decisions: list[Decision] = []
         turns: dict[int, str] = {}
-        for each in ordered:
-            decisions.append(cycle.decide(each, self._shape_of(each.key, each.gang.spec)))
-            if cycle.last_holder == each.key:
-                turns.setdefault(each.gang.spec.priority, each.key)
+        for queued in ordered:
+            decisions.append(cycle.decide(queued, self._shape_of(queued.key, queued.gang.spec)))
+            if cycle.last_holder == queued.key:
+                turns.setdefault(queued.gang.spec.priority, queued.key)
         self._turns = turns
         self._forget(queue)
         return decisions
@@ -283,7 +283,7 @@ class AdmissionDecider:
 
     def _forget(self, queue: Sequence[QueuedGang]) -> None:
         if len(self._shape_by_gang) > len(queue):
-            keys = {each.key for each in queue}
+            keys = {queued.key for queued in queue}
             self._shape_by_gang = {key: value for key, value in self._shape_by_gang.items() if key in keys}
             used = {id(shape) for _, shape in self._shape_by_gang.values()}
             self._shapes = {pod_sets: shape for pod_sets, shape in self._shapes.items() if id(shape) in used}
@@ -361,9 +361,9 @@ class _Cycle:
         if attempt_key in self._failed:
             return None
         allowed = self._allowed_nodes(key)
-        found = place(self._view, pod_sets, self._policy.topology_keys, allowed)
-        if found is not None:
-            return found
+        placement = place(self._view, pod_sets, self._policy.topology_keys, allowed)
+        if placement is not None:
+            return placement
         self._failed.add(attempt_key)
         if allowed is None:
             shape.is_hopeless = True

@@ -165,7 +165,7 @@ class HypotheticalCapacity:
         if node_filter not in self._rejections:
             counts = Counter(rejection(node_filter, info.node) for info in self._view.node_infos.values())
             self._rejections[node_filter] = ", ".join(
-                f"{count} {words}" for words, count in sorted(counts.items()) if words
+                f"{count} {reason}" for reason, count in sorted(counts.items()) if reason
             )
         return self._rejections[node_filter]
 

@@ -99,7 +99,9 @@ class QuotaShortage:
     @property
     def message(self) -> str:
         """Returns a message such as `waits for quota: 4 x nvidia.com/gpu, 2 left`."""
-        parts = (f"{each.requested} {_TIMES} {each.resource}, {each.available} left" for each in self.missing)
+        parts = (
+            f"{shortage.requested} {_TIMES} {shortage.resource}, {shortage.available} left" for shortage in self.missing
+        )
         return f"waits for quota: {'; '.join(parts)}"
 
 
@@ -165,7 +167,7 @@ class NamespaceQuotas:
         key = key_of(gang)
         one = _pods_of(gang, [pod_set], {pod_set.name: 1})[0]
         reserved = self._of_namespace(key)
-        counts = Counter({(each.priority_class, each.requests): each.count for each in reserved.get(key, ())})
+        counts = Counter({(pods.priority_class, pods.requests): pods.count for pods in reserved.get(key, ())})
         counts[one.priority_class, one.requests] += 1
         reserved[key] = tuple(_Pods(*kind, count) for kind, count in counts.items())
         for account in self._accounts.get(gang.metadata.namespace, ()):
@@ -186,8 +188,8 @@ class NamespaceQuotas:
         accounts = self._accounts_of(gang.metadata.namespace)
         if not accounts:
             return pod_sets
-        minimums = _pods_of(gang, pod_sets, {each.name: each.min_count for each in pod_sets})
-        trial = [_Account(each.scopes, dict(each.left)) for each in accounts]
+        minimums = _pods_of(gang, pod_sets, {pod_set.name: pod_set.min_count for pod_set in pod_sets})
+        trial = [_Account(account.scopes, dict(account.left)) for account in accounts]
         for account in trial:
             for pods in filter(account.counts, minimums):
                 account.charge(pods)
@@ -195,7 +197,7 @@ class NamespaceQuotas:
             left < 0 and name in _names(account, minimums) for account in trial for name, left in account.left.items()
         ):
             return QuotaShortage(_missing(accounts, trial, minimums))
-        more = {each.name: each.count - each.min_count for each in pod_sets}
+        more = {pod_set.name: pod_set.count - pod_set.min_count for pod_set in pod_sets}
         limited: list[PodSet] = []
         for pod_set, pods in zip(pod_sets, _pods_of(gang, pod_sets, more), strict=True):
             counting = [account for account in trial if account.counts(pods)]
@@ -218,7 +220,7 @@ class NamespaceQuotas:
         accounts = self._accounts.get(namespace)
         if accounts is None:
             accounts = self._accounts[namespace] = [
-                _account(each, self._usage_of(namespace)) for each in self._quotas_of(namespace)
+                _account(quota, self._usage_of(namespace)) for quota in self._quotas_of(namespace)
             ]
             for reserved in self._reserved.get(namespace, {}).values() if accounts else ():
                 for pods in reserved:

@@ -76,28 +76,28 @@ def explain(error: BaseException, where: object) -> StorageError:
     """Explains an error at `where`, a URI or path without secrets. The message must still be redacted."""
     if isinstance(error, StorageError):
         return error
-    for each in _chain(error):
-        found = _known(each, where)
-        if found is not None:
-            return found
-    words = _words(error)
-    if any(_names(each) & _TRANSIENT_NAMES for each in _chain(error)):
-        return StorageError(f"{where}: {words}", is_transient=True)
+    for cause in _chain(error):
+        known = _known(cause, where)
+        if known is not None:
+            return known
+    message = _text_of(error)
+    if any(_names(cause) & _TRANSIENT_NAMES for cause in _chain(error)):
+        return StorageError(f"{where}: {message}", is_transient=True)
     if isinstance(error, FileNotFoundError):
-        return StorageError(f"{where}: not found ({words})")
+        return StorageError(f"{where}: not found ({message})")
     if isinstance(error, PermissionError):
-        return StorageError(f"{where}: access is denied ({words})")
+        return StorageError(f"{where}: access is denied ({message})")
     is_transient = isinstance(error, (OSError, EOFError, asyncio.TimeoutError))
-    return StorageError(f"{where}: {words}", is_transient=is_transient)
+    return StorageError(f"{where}: {message}", is_transient=is_transient)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or each.__context__
+    ids: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in ids:
+        ids.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _known(error: BaseException, where: object) -> StorageError | None:
@@ -122,7 +122,7 @@ def _known(error: BaseException, where: object) -> StorageError | None:
 
 
 def _names(error: BaseException) -> set[str]:
-    return {each.__name__ for each in type(error).__mro__}
+    return {base.__name__ for base in type(error).__mro__}
 
 
 def _file_of(error: OSError) -> str:
@@ -133,27 +133,27 @@ def _http_status(error: BaseException) -> int | None:
     """The HTTP status of an error of botocore, gcsfs, aiohttp, httpx or the hub; tried in this order."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     elif "HttpError" in _names(error):
         # Other errors have a `code` too: aiohttp reports a broken connection as 400.
-        found = getattr(error, "code", None)
+        status = getattr(error, "code", None)
     else:
-        found = getattr(error, "status", None) or getattr(response, "status_code", None)
-    return int(found) if isinstance(found, int) or (isinstance(found, str) and found.isdecimal()) else None
+        status = getattr(error, "status", None) or getattr(response, "status_code", None)
+    return int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
 
 
 def _by_status(status: int, error: BaseException, where: object) -> StorageError:
-    words = f"HTTP {status}: {_words(error)}"
+    message = f"HTTP {status}: {_text_of(error)}"
     if status in (401, 403):
-        return StorageError(f"{where}: access is denied ({words})")
+        return StorageError(f"{where}: access is denied ({message})")
     if status in (404, 410):
-        return StorageError(f"{where}: not found ({words})")
+        return StorageError(f"{where}: not found ({message})")
     if status == 412:
-        return StorageError(f"{where}: the file has changed while it was read ({words})", is_transient=True)
-    return StorageError(f"{where}: {words}", is_transient=status >= 500 or status in _TRANSIENT_STATUSES)
+        return StorageError(f"{where}: the file has changed while it was read ({message})", is_transient=True)
+    return StorageError(f"{where}: {message}", is_transient=status >= 500 or status in _TRANSIENT_STATUSES)
 
 
-def _words(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     """The message of an error on one line, or the name of its class."""
     text = " ".join(str(getattr(error, "message", "") or error).split())
     name = type(error).__name__

@@ -58,13 +58,13 @@ def export_folder(options: ExportOptions, environ: Mapping[str, str], redact: Re
 
 def source_of(options: ExportOptions, output: str = OUTPUT_FOLDER, model: str = MODEL_FOLDER) -> str:
     """The output folder if it exists, else the model folder. Raises StorageError without either."""
-    found = options.source or next((each for each in (output, model) if Path(each).exists()), "")
-    if not found:
+    source = options.source or next((folder for folder in (output, model) if Path(folder).exists()), "")
+    if not source:
         raise StorageError(
             f"there is nothing to export: neither {output} nor {model} exists; the training program must write the "
             f"files to export to {output}"
         )
-    return found
+    return source
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,22 +38,22 @@ def _uri_problems(uri: str, at: str, allowed: str, otherwise: str) -> Iterator[s
 def env_problems(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
     """Problems of a container's variables."""
     yield from missing_texts(env, at, "name")
-    seen: set[object] = set()
-    for index, each in enumerate(env):
-        if each["name"] in seen:
-            yield f"{at}[{index}].name: {each['name']} is listed twice: leave one of them out"
-        if not isinstance(each.get("value"), str | None):
+    names: set[object] = set()
+    for index, variable in enumerate(env):
+        if variable["name"] in names:
+            yield f"{at}[{index}].name: {variable['name']} is listed twice: leave one of them out"
+        if not isinstance(variable.get("value"), str | None):
             yield f"{at}[{index}].value: must be text: put it in quotation marks"
-        if not isinstance(each.get("valueFrom"), dict | None):
+        if not isinstance(variable.get("valueFrom"), dict | None):
             yield f"{at}[{index}].valueFrom: expected an object"
-        seen.add(each["name"])
+        names.add(variable["name"])
 
 
 def missing_texts(items: tuple[dict[str, Any], ...], at: str, *fields: str) -> Iterator[str]:
     """Entries without a required string. Callers rely on these fields only if there is no such problem."""
-    for index, each in enumerate(items):
+    for index, item in enumerate(items):
         for field in fields:
-            if not isinstance(each.get(field), str) or not each[field]:
+            if not isinstance(item.get(field), str) or not item[field]:
                 yield f"{at}[{index}].{field}: is required, as text"
 
 

@@ -96,7 +96,7 @@ def _job_problems(job: KubeflowTrainJob) -> Iterator[str]:
 
 def _wire_name(field: str) -> str:
     first, *others = field.split("_")
-    return first + "".join(each.capitalize() for each in others)
+    return first + "".join(word.capitalize() for word in others)
 
 
 def _trainer_problems(trainer: KubeflowTrainer) -> Iterator[str]:
@@ -127,8 +127,8 @@ def _procs_problems(given: int | str | None, at: str) -> Iterator[str]:
 
 def env_problems(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
     """Yields the problems of a list of environment variables."""
-    for index, each in enumerate(env):
-        if not isinstance(each.get("name"), str) or not each["name"]:
+    for index, variable in enumerate(env):
+        if not isinstance(variable.get("name"), str) or not variable["name"]:
             yield f"{at}[{index}].name: is required, as text"
 
 
@@ -151,13 +151,13 @@ def _runtime_problems(spec: KubeflowRuntimeSpec) -> Iterator[str]:
     jobs = spec.template.spec.replicated_jobs
     if len(jobs) > MAX_JOBS:
         yield f"{JOBS_FIELD}: must have at most {MAX_JOBS} entries, has {len(jobs)}"
-    seen: set[str] = set()
-    for index, each in enumerate(jobs):
-        yield from _replicated_job_problems(each, f"{JOBS_FIELD}[{index}]", seen)
-        seen.add(each.name)
+    names: set[str] = set()
+    for index, job in enumerate(jobs):
+        yield from _replicated_job_problems(job, f"{JOBS_FIELD}[{index}]", names)
+        names.add(job.name)
     if not any(ancestor_of(job) == TRAINER for job in jobs):
         yield f"{JOBS_FIELD}: one job must have the label {ANCESTOR_LABEL}: {TRAINER}"
-    if spec.ml_policy.mpi is not None and not {LAUNCHER, NODE} <= seen:
+    if spec.ml_policy.mpi is not None and not {LAUNCHER, NODE} <= names:
         yield f"{JOBS_FIELD}: with mlPolicy.mpi there must be the jobs {LAUNCHER} and {NODE}"
 
 
@@ -268,7 +268,7 @@ def _job_spec_problems(job: ReplicatedJob, at: str) -> Iterator[str]:
             yield f"{at}.{name}: must be a number from 0 to {INT32_MAX}"
     yield from _count_problems(spec.get("parallelism"), f"{at}.parallelism", MAX_NODES)
     is_single = job.name != NODE and ancestor_of(job) != TRAINER
-    if is_single and any((spec.get(each) or 1) > 1 for each in ("parallelism", "completions")):
+    if is_single and any((spec.get(field) or 1) > 1 for field in ("parallelism", "completions")):
         yield f"{at}.parallelism: only the training nodes can be several pods"
 
 

@@ -160,7 +160,7 @@ def _missing_targets(override: PodSpecOverride, templates: Mapping[str, Mapping[
         ("initContainers", NO_INIT_CONTAINER, override.init_containers),
     ):
         pods = [templates[step].get("spec") or {} for step in steps]
-        present = dict.fromkeys(str(each.get("name")) for pod in pods for each in pod.get(field) or ())
+        present = dict.fromkeys(str(container.get("name")) for pod in pods for container in pod.get(field) or ())
         for index, container in enumerate(containers):
             if container.name not in present:
                 others = f"the pods of {' and '.join(steps)} have {', '.join(present) or 'none'}"
@@ -238,9 +238,9 @@ def _procs_problems(given: int | str | None, at: str) -> Iterator[str]:
 
 
 def _reserved(env: tuple[dict[str, Any], ...], at: str) -> Iterator[str]:
-    for index, each in enumerate(env):
-        if each["name"] in RESERVED_ENV:
-            yield f"{at}[{index}]: {RESERVED.format(each['name'])}"
+    for index, variable in enumerate(env):
+        if variable["name"] in RESERVED_ENV:
+            yield f"{at}[{index}]: {RESERVED.format(variable['name'])}"
 
 
 def _storage_problems(spec: TrainJobSpec) -> Iterator[str]:
@@ -294,7 +294,9 @@ def _mount_problems(spec: TrainJobSpec) -> Iterator[str]:
 def _covers(spec: TrainJobSpec, path: str) -> bool:
     """Whether an override mounts another volume over the dataset or the model of a step."""
     containers = (
-        each for override in spec.pod_spec_overrides for each in override.containers + override.init_containers
+        container
+        for override in spec.pod_spec_overrides
+        for container in override.containers + override.init_containers
     )
     mounts = (mount for container in containers if container.name in ROLES for mount in container.volume_mounts)
     return any(normal_path(mount["mountPath"]) in (WORKSPACE_PATH, path) for mount in mounts)

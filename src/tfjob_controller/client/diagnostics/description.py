@@ -170,7 +170,7 @@ def _checkpoint(checkpoint: CheckpointStatus | None) -> str:
     failure = checkpoint.failure
     failed = f"{failure.name or 'a checkpoint'} is not saved: {failure.reason}" if failure is not None else ""
     restored = f"training {restored_words(checkpoint.restored)}" if checkpoint.restored is not None else ""
-    return "; ".join(each for each in (saved, failed, restored) if each)
+    return "; ".join(sentence for sentence in (saved, failed, restored) if sentence)
 
 
 def _row(view: ReplicaState, restart_counts: Mapping[str, int], events: Mapping[str, Sequence[Event]]) -> ReplicaRow:

@@ -24,7 +24,7 @@ async def cluster_page(request: Request) -> Response:
     except (ApiError, ClientError) as error:
         if not rendering.is_forbidden(error):
             return rendering.problem_page(request, error, user.origin)
-        notice = f"{rendering.words_of(error, user.origin)}."
+        notice = f"{rendering.message_of(error, user.origin)}."
         return rendering.page(request, "cluster.html", shown=None, notice=notice, namespace=namespace)
     shares = {node.node: _shares(node) for node in usage.nodes or ()}
     shown = {"usage": usage, "shares": shares, "zones": by_zone(usage)}
@@ -34,27 +34,27 @@ async def cluster_page(request: Request) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One resource of a node: what is used and what is reserved for gangs, in percent, and all of it in words."""
+    """One resource of a node: the used share and the share reserved for gangs, in percent, and both as text."""
 
     resource: str
     used: float
     reserved: float
-    words: str
+    text: str
 
 
 def _shares(node: NodeUsage) -> list[Share]:
     """Devices come first."""
-    found = []
+    shares = []
     for resource, text in node.allocatable.items():
         if (total := amount_from(resource, text)) and (resource in ("cpu", "memory", "pods") or "/" in resource):
             free, reserved = node.free.get(resource, "0"), node.reserved.get(resource, "")
             kept = amount_from(resource, reserved) if reserved else 0
             taken = total - amount_from(resource, free) - kept
-            words = f"{_readable(resource, free)} of {_readable(resource, text)} free"
+            summary = f"{_readable(resource, free)} of {_readable(resource, text)} free"
             if kept:
-                words += f", {_readable(resource, reserved)} reserved"
-            found.append(Share(resource, round(100 * taken / total, 1), round(100 * kept / total, 1), words))
-    return sorted(found, key=lambda each: ("/" not in each.resource, each.resource))
+                summary += f", {_readable(resource, reserved)} reserved"
+            shares.append(Share(resource, round(100 * taken / total, 1), round(100 * kept / total, 1), summary))
+    return sorted(shares, key=lambda share: ("/" not in share.resource, share.resource))
 
 
 def _readable(resource: str, text: str) -> str:

@@ -115,7 +115,7 @@ async def change(request: Request) -> Response:
             raise ClientError(f"{job.namespace}/{job.name} was deleted, and another job has its name: load the page")
         await rendering.read(request, _change_of(action, job, form))
     except (ApiError, ClientError) as error:
-        return rendering.page(request, "change_problem.html", 200, words=str(error))
+        return rendering.page(request, "change_problem.html", 200, message=str(error))
     shown = rendering.chosen(request)["namespace"]
     target = rendering.job_url(job.namespace, job.kind, job.name, shown)
     if action == "delete":
@@ -192,7 +192,7 @@ def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Cal
     except (ApiError, ClientError) as error:
         if not (rendering.is_temporary(error) and watch.last_content):
             raise
-        problems = [rendering.words_of(error, user.origin)]
+        problems = [rendering.message_of(error, user.origin)]
     notice = rendering.render("notice.html", notice=rendering.stale_notice(problems))
     return rendering.Content(notice + (view or watch.last_content), is_complete=bool(view))
 

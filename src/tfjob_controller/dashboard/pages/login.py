@@ -83,10 +83,10 @@ class LoginPages:
         if request.state.session is not None and not self._logins.token_header:
             return RedirectResponse(_target(request.query_params.get("next", "")), 303)
         if token:
-            words = "This link was used before, or it is not the one that was printed. A link can be used once."
-            return self._page(request, 401, words)
-        words = _REJECTED if self._sessions.was_rejected(request.cookies.get(self._cookie, "")) else ""
-        return self._page(request, 401 if self._logins.token_header else 200, words)
+            message = "This link was used before, or it is not the one that was printed. A link can be used once."
+            return self._page(request, 401, message)
+        message = _REJECTED if self._sessions.was_rejected(request.cookies.get(self._cookie, "")) else ""
+        return self._page(request, 401 if self._logins.token_header else 200, message)
 
     def log_in_again(self, request: Request) -> Response:
         """Ends the sessions of a person whose credentials the API server rejects, and leads to the login."""
@@ -134,9 +134,9 @@ class LoginPages:
     def _refusal(self, request: Request, error: ClientError, following: str = "") -> Response:
         return self._page(request, 429 if isinstance(error, BusyError) else 401, str(error), following)
 
-    def _page(self, request: Request, status: int, words: str = "", following: str = "") -> Response:
+    def _page(self, request: Request, status: int, message: str = "", following: str = "") -> Response:
         following = following or request.query_params.get("next", "")
-        return rendering.page(request, "login.html", status, words=words, logins=self._logins, following=following)
+        return rendering.page(request, "login.html", status, message=message, logins=self._logins, following=following)
 
     def _with_session(self, user: User, following: str) -> Response:
         response = RedirectResponse(_target(following), 303)

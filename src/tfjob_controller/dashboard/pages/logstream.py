@@ -20,7 +20,7 @@ from tfjob_controller.client.job import Job
 from tfjob_controller.client.logs import LogOptions, LogReader
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.dashboard.ansi import to_html
-from tfjob_controller.dashboard.pages.rendering import KEEPALIVE_SECONDS, event, user_of, words_of
+from tfjob_controller.dashboard.pages.rendering import KEEPALIVE_SECONDS, event, message_of, user_of
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
 
@@ -84,7 +84,7 @@ class LogPump:
                 if not self._put(line):
                     return
         except (ApiError, ClientError) as error:
-            self._put_note(words_of(error, self._origin))
+            self._put_note(message_of(error, self._origin))
         self._put(None)
 
     def _html(self) -> Iterator[str]:

@@ -84,8 +84,8 @@ async def new_job(request: Request) -> Response:
     # A form that a browser sends without scripts has the token in a field; the guard leaves this page to check it.
     token = request.headers.get(CSRF_HEADER) or sent.get(CSRF_FIELD, "")
     if not is_token_of(rendering.session_of(request), token):
-        words = "The request has no valid token: reload the page and try again."
-        return rendering.page(request, "problem.html", 403, words=words, status=403)
+        message = "The request has no valid token: reload the page and try again."
+        return rendering.page(request, "problem.html", 403, message=message, status=403)
     shown = _State({name: sent.get(name, "") for name in FIELDS}, sent.get("yaml", "").replace("\r\n", "\n"))
     action, user = sent.get("do", ""), rendering.user_of(request)
     turns = rendering.services(request).yaml
@@ -100,8 +100,8 @@ async def new_job(request: Request) -> Response:
     except TextError as error:
         return _page(request, replace(shown, problems=error.problems))
     except (ApiError, ClientError) as error:
-        words = rendering.words_of(error, user.origin)
-        return _page(request, replace(shown, problems=problems_of(error, words)))
+        message = rendering.message_of(error, user.origin)
+        return _page(request, replace(shown, problems=problems_of(error, message)))
     if action != "create":
         return _page(
             request, replace(shown, good=f"The API server would create {job.kind} {job.namespace}/{job.name}.")

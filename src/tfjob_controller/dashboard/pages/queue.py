@@ -24,7 +24,7 @@ async def queue_page(request: Request) -> Response:
     except (ApiError, ClientError) as error:
         if not rendering.is_forbidden(error):
             return rendering.problem_page(request, error, user.origin)
-        refusal = rendering.words_of(error, user.origin)
+        refusal = rendering.message_of(error, user.origin)
     texts: dict[str, Any] = {
         "share_text": share_text,
         "held_text": held_text,

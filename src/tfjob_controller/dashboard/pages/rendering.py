@@ -259,7 +259,7 @@ def problem_page(request: Request, error: Exception, origin: str) -> Response:
         return log_in_again(request)
     refusal = 429 if isinstance(error, BusyError) else 400
     status = (refused.status or 503) if refused is not None else refusal
-    return page(request, "problem.html", status, words=words_of(error, origin), status=status)
+    return page(request, "problem.html", status, message=message_of(error, origin), status=status)
 
 
 def api_error_of(error: Exception) -> ApiError | None:
@@ -276,7 +276,7 @@ def is_temporary(error: Exception) -> bool:
 
 def problem(error: Exception, origin: str) -> str:
     """What a stream shows in the place of what cannot be read."""
-    return render("stream_problem.html", words=words_of(error, origin))
+    return render("stream_problem.html", message=message_of(error, origin))
 
 
 def stale_notice(problems: Sequence[str]) -> str:
@@ -290,7 +290,7 @@ def is_forbidden(error: Exception) -> bool:
     return refused is not None and refused.is_forbidden
 
 
-def words_of(error: Exception, origin: str) -> str:
+def message_of(error: Exception, origin: str) -> str:
     """The message of an error and its remedy, on one line."""
     return one_line(error_text(error, origin) if isinstance(error, ApiError) else str(error))
 

@@ -83,7 +83,7 @@ class GangPriorities:
 
         A class that is not admitted protects no more than the default one.
         """
-        priority = min([gang.spec.priority, *(each.value for each in self._of_pods(gang))])
+        priority = min([gang.spec.priority, *(priority_class.value for priority_class in self._of_pods(gang))])
         return min(priority, self._default.value) if self.not_admitted(gang) else priority
 
     def of_preemptor(self, gang: Gang) -> int | None:
@@ -180,7 +180,7 @@ class PreemptionRequests:
         """Returns the plan of this pass; `queue` is called only if it is needed."""
         if self._policy is None:
             return CyclePlan(self._resizing.plan(queue, now), PreemptionPlan())
-        self._claims = {uid: each for uid, each in self._claims.items() if abs(now - each.time) < NOMINATION_TIMEOUT}
+        self._claims = {uid: claim for uid, claim in self._claims.items() if abs(now - claim.time) < NOMINATION_TIMEOUT}
         plan = self._decider(now).ongoing_plan(queue()) if self._claims else PreemptionPlan()
         if plan.nominated is not None:
             self._wake_at(plan, now)
@@ -201,7 +201,7 @@ class PreemptionRequests:
         self._refusals.clear()
         plan = self._decider(now, self._ending()).new_plan(queue)
         if plan.victims:
-            self._preemptors.note_begun(next(each.gang for each in queue if each.key == plan.preemptor))
+            self._preemptors.note_begun(next(queued.gang for queued in queue if queued.key == plan.preemptor))
             return plan
         end = self._clock.monotonic()
         self._paused_until = end + _PAUSE_FACTOR * (end - begin)
@@ -297,7 +297,7 @@ class PreemptionRequests:
             for key in plan.preemption.victims
             if key not in updated and (gang := self._gangs.get(key)) is not None and gang.status.phase == BOUND
         ]
-        busy = updated | {key_of(each.gang) for each in requested}
+        busy = updated | {key_of(update.gang) for update in requested}
         return requested + self._resizing.updates(plan.resize, plan.nominated, busy, now)
 
 

@@ -169,8 +169,8 @@ class Binder:
     def _attempt(self, task: _Task) -> None:
         try:
             outcome = self._read_outcome(task.pod) if task.is_repeated else None
-            if outcome is None and (words := task.rejection(task.pod)):
-                outcome = "refused", words
+            if outcome is None and (rejection := task.rejection(task.pod)):
+                outcome = "refused", rejection
             if outcome is None:
                 self._post(task.pod)
                 outcome = _BOUND

@@ -246,13 +246,13 @@ class ExtenderVerbs:
         member = self._placements.member_of(args.pod)
         if member is None:
             return self._filter_other(args)
-        found = self._placements.node_for(member.gang, member.attempt, member.name)
-        if found.node and found.node in args.node_names:
-            self._filtered.add_member(args.pod.metadata.namespace, args.pod.metadata.uid, member, found.node)
-            return FilterResult(node_names=[found.node])
-        if found.node and args.node_names:
-            self._state.node_rejected(member, found.node)
-        reason = NODE_REJECTED if found.node else found.reason
+        target = self._placements.node_for(member.gang, member.attempt, member.name)
+        if target.node and target.node in args.node_names:
+            self._filtered.add_member(args.pod.metadata.namespace, args.pod.metadata.uid, member, target.node)
+            return FilterResult(node_names=[target.node])
+        if target.node and args.node_names:
+            self._state.node_rejected(member, target.node)
+        reason = NODE_REJECTED if target.node else target.reason
         return FilterResult(unresolvable_nodes=dict.fromkeys(args.node_names, reason))
 
     def bind(self, pod: BindRequest, answer: OnBindResult) -> None:

@@ -117,7 +117,7 @@ class Provisioner:
 
     def states(self) -> Mapping[str, int]:
         """Returns the number of requests by state."""
-        return Counter(request_state(each)[0].value for each in self._requests.store.list())
+        return Counter(request_state(request)[0].value for request in self._requests.store.list())
 
     def note_of(self, key: str) -> str:
         """Returns the note on a waiting gang's request; empty without one."""
@@ -140,12 +140,12 @@ class Provisioner:
         if not self._requests.is_synced:
             return
         known = self._requests.store.list()
-        self._deleted &= {each.metadata.uid for each in known}
+        self._deleted &= {request.metadata.uid for request in known}
         nominated = self._state.nominated
         plan = self._planner.plan(
             self._gangs.list(),
             self._decisions(),
-            [each for each in known if each.metadata.uid not in self._deleted],
+            [request for request in known if request.metadata.uid not in self._deleted],
             nominated.gang_key if nominated is not None else "",
             self._clock.monotonic(),
             self._clock.now(),

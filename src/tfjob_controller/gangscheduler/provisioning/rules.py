@@ -88,7 +88,7 @@ _OVER = {
 def request_state(request: ProvisioningRequest) -> tuple[RequestState, str]:
     """Returns the state that the conditions show, and the message of the condition, truncated and in one line."""
     known = {condition.type: condition for condition in request.status.conditions}
-    true = {type_ for type_, each in known.items() if each.status == "True"}
+    true = {type_ for type_, condition in known.items() if condition.status == "True"}
     for type_, state in (
         (FAILED, RequestState.FAILED),
         (CAPACITY_REVOKED, RequestState.REVOKED),
@@ -165,17 +165,21 @@ class RequestPlanner:
     ) -> RequestPlan:
         """Returns what is to be done now. `nominated` is the gang that gets the capacity of others, if any."""
         plan = RequestPlan()
-        by_key = {key_of(each): each for each in gangs}
+        by_key = {key_of(gang): gang for gang in gangs}
         kept = self._kept(by_key, requests, plan)
         quotas = self._quotas_with_reservations(gangs)
-        waiting = [each for each in decisions if isinstance(each, Pending | Unschedulable) and each.gang_key in by_key]
-        self._forget({each.gang_key for each in waiting} | kept.keys())
-        undecided = kept.keys() - {each.gang_key for each in waiting}
+        waiting = [
+            decision
+            for decision in decisions
+            if isinstance(decision, Pending | Unschedulable) and decision.gang_key in by_key
+        ]
+        self._forget({decision.gang_key for decision in waiting} | kept.keys())
+        undecided = kept.keys() - {decision.gang_key for decision in waiting}
         for key in undecided:
             self._follow(by_key[key], kept.pop(key), plan, monotonic, now)
         counts = Counter(by_key[key].metadata.namespace for key in [*undecided, *kept])
         # Gangs that have asked come first: what they ask for counts against the quotas before that of others.
-        for decision in sorted(waiting, key=lambda each: each.gang_key not in kept):
+        for decision in sorted(waiting, key=lambda decision: decision.gang_key not in kept):
             gang = by_key[decision.gang_key]
             request = kept.get(decision.gang_key)
             if request is None:
@@ -229,7 +233,7 @@ class RequestPlanner:
 
     def _forget(self, waiting: set[str]) -> None:
         for memory in (self._lacking, self._retries):
-            for key in [each for each in memory if each not in waiting]:
+            for key in [key for key in memory if key not in waiting]:
                 del memory[key]
 
     def _follow(

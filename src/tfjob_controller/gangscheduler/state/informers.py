@@ -68,13 +68,13 @@ class SchedulerCaches:
         self.gangs = Informer(requester, GANGS, clock=clock)
         self.priority_classes = Informer(requester, PRIORITY_CLASSES, clock=clock) if with_priorities else None
         self.namespaces = Informer(requester, NAMESPACES, clock=clock) if with_weights else None
-        more = [each for each in (self.priority_classes, self.namespaces) if each is not None]
+        more = [informer for informer in (self.priority_classes, self.namespaces) if informer is not None]
         self.informers = InformerGroup([self.nodes, self.pods, self.quotas, self.gangs, *more], clock)
 
     def weight_of(self, namespace: str) -> float:
         """Returns the weight of a namespace in the fair order; an invalid one counts as none."""
-        found = self.namespaces.store.get(namespace) if self.namespaces is not None else None
-        text = found.metadata.annotations.queue_weight if found is not None else ""
+        record = self.namespaces.store.get(namespace) if self.namespaces is not None else None
+        text = record.metadata.annotations.queue_weight if record is not None else ""
         return weight_in(text) or DEFAULT_WEIGHT
 
     def list_priority_classes(self) -> Sequence[PriorityClass]:

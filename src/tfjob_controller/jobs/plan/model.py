@@ -35,8 +35,8 @@ class UnplannableError(Exception):
     object; 0 if waiting cannot help.
     """
 
-    def __init__(self, words: str, seconds_left: float = 0.0) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, seconds_left: float = 0.0) -> None:
+        super().__init__(message)
         self.seconds_left = seconds_left
 
 

@@ -253,7 +253,7 @@ def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) 
 
 def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
     """Returns the end of the job if one of its writes can never succeed; else None."""
-    words = next((obstacle.words for obstacle in obstacles if obstacle.permanent), None)
+    words = next((obstacle.message for obstacle in obstacles if obstacle.permanent), None)
     return None if words is None else Completion(False, reasons.CREATE_REFUSED, shortened(words))
 
 

@@ -172,7 +172,7 @@ class Obstacle:
     this message. Any other obstacle (quota, rights, overload) is only shown as the reason for which the job waits.
     """
 
-    words: str
+    message: str
     permanent: bool = False
 
 

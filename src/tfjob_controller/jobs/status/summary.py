@@ -188,7 +188,7 @@ def _is_still_restarting(job_state: JobState, next_conditions: Conditions) -> bo
 def _why_waiting(job_state: JobState, obstacles: Sequence[Obstacle], before: str) -> Iterator[str]:
     """Yields the obstacles that may pass, then why the job as a whole waits, or else why its first replica does."""
     step, wait = job_state.step, job_state.wait
-    yield from dict.fromkeys(obstacle.words for obstacle in obstacles)
+    yield from dict.fromkeys(obstacle.message for obstacle in obstacles)
     if wait is not None and wait.words:
         yield shortened(wait.words)
         return

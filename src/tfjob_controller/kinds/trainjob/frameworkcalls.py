@@ -50,5 +50,5 @@ def answer(framework: Framework, question: str, ask: Callable[[], _T]) -> _T:
         return ask()
     # Code of another package may raise anything.
     except Exception as error:
-        words = f"spec.framework: {framework.name} cannot plan this job: {question}: {type(error).__name__}: {error}"
-        raise UnplannableError(shortened(words)) from error
+        message = f"spec.framework: {framework.name} cannot plan this job: {question}: {type(error).__name__}: {error}"
+        raise UnplannableError(shortened(message)) from error

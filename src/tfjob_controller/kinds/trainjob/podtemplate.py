@@ -175,8 +175,8 @@ def workspace_problem(workspace: JobWorkspace) -> str | None:
 def _storage_containers(spec: TrainJobSpec) -> Iterator[StorageContainer]:
     dataset, model, output = spec.dataset_config, model_input_of(spec), model_output_of(spec)
     if dataset is not None and not is_claim(dataset.storage_uri):
-        words = ("initialize", "dataset")
-        yield StorageContainer(DATASET_INITIALIZER, words, dataset.storage_uri, dataset.env, dataset.secret_ref)
+        command = ("initialize", "dataset")
+        yield StorageContainer(DATASET_INITIALIZER, command, dataset.storage_uri, dataset.env, dataset.secret_ref)
     if model is not None and not is_claim(model_uri_of(spec)):
         yield StorageContainer(
             MODEL_INITIALIZER, ("initialize", "model"), model_uri_of(spec), model.env, model.secret_ref
@@ -188,7 +188,7 @@ def _storage_containers(spec: TrainJobSpec) -> Iterator[StorageContainer]:
 def with_workspace(template: Part, container: str, workspace: JobWorkspace) -> dict[str, Any]:
     """Adds the workspace's volumes and mounts them in that container."""
     changed = with_volumes(template, _volumes(workspace))
-    return with_container(changed, container, lambda each: with_mounts(each, _mounts(workspace)))
+    return with_container(changed, container, lambda part: with_mounts(part, _mounts(workspace)))
 
 
 def storage_template(

@@ -103,11 +103,15 @@ def _scaling(scaling: NodeScaling) -> Scaling:
 
 
 def _renamed(
-    those: tuple[JobCondition, ...], types: Mapping[str, str], words: Mapping[str, str]
+    before: tuple[JobCondition, ...], types: Mapping[str, str], new_reasons: Mapping[str, str]
 ) -> tuple[JobCondition, ...]:
     return tuple(
-        replace(each, type=types.get(each.type, each.type), reason=words.get(each.reason, each.reason))
-        for each in those
+        replace(
+            condition,
+            type=types.get(condition.type, condition.type),
+            reason=new_reasons.get(condition.reason, condition.reason),
+        )
+        for condition in before
     )
 
 

@@ -133,12 +133,12 @@ def load_plain_config(
         return None
     path = paths or os.path.expanduser(DEFAULT_KUBECONFIG)
     has_none = bool(overrides.server) and not kubeconfig and os.pathsep not in path and not os.path.exists(path)
-    found = read_plain("" if has_none else path, context, overrides)
-    if found is None:
+    plain = read_plain("" if has_none else path, context, overrides)
+    if plain is None:
         return None
-    origin = _origin(found.context, f"kubeconfig {paths or DEFAULT_KUBECONFIG}", overrides)
-    credentials = Credentials(found.source, RealClock())
-    return Config(found.server, found.namespace or DEFAULT_NAMESPACE, origin, credentials, found.impersonation)
+    origin = _origin(plain.context, f"kubeconfig {paths or DEFAULT_KUBECONFIG}", overrides)
+    credentials = Credentials(plain.source, RealClock())
+    return Config(plain.server, plain.namespace or DEFAULT_NAMESPACE, origin, credentials, plain.impersonation)
 
 
 def _is_pod() -> bool:
@@ -186,8 +186,8 @@ def _behind_proxy(server: ServerConfig, origin: str) -> ServerConfig:
     settings = Configuration()
     settings.host = server.url
     settings.proxy_headers = _proxy_headers(settings.proxy)
-    found = _server(settings, origin)
-    return replace(server, proxy=found.proxy, proxy_headers=found.proxy_headers)
+    proxied = _server(settings, origin)
+    return replace(server, proxy=proxied.proxy, proxy_headers=proxied.proxy_headers)
 
 
 def _from_kubeconfig(paths: str, context: str | None, clock: Clock, overrides: ConfigOverrides) -> Config:

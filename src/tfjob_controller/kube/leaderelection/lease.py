@@ -266,27 +266,27 @@ class Candidate:
         return self._read_and_write()
 
     def _read_and_write(self) -> bool:
-        found = self._lock.get(self._timeout())
+        record = self._lock.get(self._timeout())
         if self.end_if_expired():
             return False
-        if found is None:
+        if record is None:
             return not self._is_held() and self._write(None)
-        self._observe(found)
-        if found.holder_identity == self.identity:
-            return self._write(found)
-        self._end_if_taken(found)
-        return not self._is_held() and self._write(found)
+        self._observe(record)
+        if record.holder_identity == self.identity:
+            return self._write(record)
+        self._end_if_taken(record)
+        return not self._is_held() and self._write(record)
 
-    def _write(self, found: LeaseRecord | None) -> bool:
+    def _write(self, record: LeaseRecord | None) -> bool:
         if self.state is CandidateState.ENDED:
             return False
         sent_at = self._clock.monotonic()
-        if found is None:
+        if record is None:
             written = self._lock.create(self._takeover(None), self._timeout())
-        elif found.holder_identity == self.identity:
-            written = self._lock.update(self._renewal(found), self._timeout())
+        elif record.holder_identity == self.identity:
+            written = self._lock.update(self._renewal(record), self._timeout())
         else:
-            written = self._lock.update(self._takeover(found), self._timeout())
+            written = self._lock.update(self._takeover(record), self._timeout())
         return self._confirmed(written, sent_at)
 
     def _observe(self, record: LeaseRecord) -> None:

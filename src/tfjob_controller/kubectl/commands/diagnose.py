@@ -57,8 +57,8 @@ def _print_description(screen: Screen, description: Description, now: datetime, 
 
 
 def explain(session: Session, parsed: Namespace) -> int:
-    seen = session.job(parsed.job).snapshot
-    case = collect_diagnostics(session.requester, seen, parsed.controller_namespace)
+    snapshot = session.job(parsed.job).snapshot
+    case = collect_diagnostics(session.requester, snapshot, parsed.controller_namespace)
     entries, diagnosis = timeline(case), diagnose(case, server_now(session.requester))
     if parsed.controller_logs:
         logs = read_controller_logs(session.requester, case, parsed.controller_namespace)

@@ -115,8 +115,11 @@ def _visible(line: bytes, prefix: bytes) -> bytes:
 def line_prefixes(ids: Sequence[str], *, coloured: bool) -> Mapping[str, bytes]:
     """The prefix of each line of a replica."""
     if not coloured:
-        return {each: f"[{each}] ".encode() for each in ids}
-    return {each: f"\x1b[{_COLOURS[index % len(_COLOURS)]}m[{each}]\x1b[0m ".encode() for index, each in enumerate(ids)}
+        return {replica_id: f"[{replica_id}] ".encode() for replica_id in ids}
+    return {
+        replica_id: f"\x1b[{_COLOURS[index % len(_COLOURS)]}m[{replica_id}]\x1b[0m ".encode()
+        for index, replica_id in enumerate(ids)
+    }
 
 
 def wait(session: Session, parsed: Namespace) -> int:

@@ -111,11 +111,11 @@ def _pod_fields(parsed: Namespace) -> dict[str, Any]:
 
 
 def _volumes(parsed: Namespace) -> dict[str, Any]:
-    found = [*(parsed.pvc or ()), *(parsed.volume or ())]
-    paths = [path for path, _ in found]
-    if twice := next((path for path in paths if paths.count(path) > 1), ""):
-        raise UsageError(f"two volumes at {twice}: give each its own path")
-    return dict(found)
+    volumes = [*(parsed.pvc or ()), *(parsed.volume or ())]
+    paths = [path for path, _ in volumes]
+    if shared_path := next((path for path in paths if paths.count(path) > 1), ""):
+        raise UsageError(f"two volumes at {shared_path}: give each its own path")
+    return dict(volumes)
 
 
 def _tfjob_fields(parsed: Namespace) -> dict[str, Any]:

@@ -96,14 +96,14 @@ def _tell(result: Restored, where: str) -> None:
 
     skipped = [{"name": each.name, "reason": each.reason[:_LONGEST_REASON]} for each in result.skipped[:_MOST_SKIPPED]]
     manifest = result.manifest
-    told: dict[str, object] = {"restored": None}
+    message: dict[str, object] = {"restored": None}
     if manifest is not None:
         uri = f"{where}/{manifest.prefix.rstrip('/')}"[:_LONGEST_URI]
         found = {"name": manifest.name, "step": manifest.step, "uri": uri, "uploadId": manifest.upload_id}
-        told["restored"] = {**found, "skipped": skipped}
+        message["restored"] = {**found, "skipped": skipped}
     elif skipped:
-        told["skipped"] = skipped
-    line = json.dumps(told, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        message["skipped"] = skipped
+    line = json.dumps(message, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     print(line, flush=True)
     write_termination_message(line)
 

@@ -116,7 +116,7 @@ class Restorer:
         tried: set[ManifestName] = set()
         while len(tried) < _MOST_TRIED:
             # Listed again each time: while a checkpoint was read, `keep` may have removed it for a newer one.
-            newest = next((each for each in self._manifests() if each not in tried), None)
+            newest = next((manifest for manifest in self._manifests() if manifest not in tried), None)
             if newest is None:
                 break
             tried.add(newest)

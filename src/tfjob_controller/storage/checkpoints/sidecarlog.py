@@ -40,7 +40,7 @@ class SidecarLog:
 
     def saved(self, report: UploadReport) -> None:
         """Says that a checkpoint is complete in the storage."""
-        told: dict[str, object] = {
+        checkpoint: dict[str, object] = {
             "name": report.name[:LONGEST_NAME],
             "step": report.step,
             "time": report.time,
@@ -49,12 +49,12 @@ class SidecarLog:
             "uploadId": report.upload_id,
             "seconds": report.seconds,
         }
-        self._write(self.out, json.dumps({"checkpoint": told}))
+        self._write(self.out, json.dumps({"checkpoint": checkpoint}))
 
     def failed(self, name: str, reason: str) -> None:
         """Says that a checkpoint is not saved, and why; without secrets."""
-        told = {"name": name[:LONGEST_NAME], "reason": reason[:_LONGEST_REASON]}
-        self._write(self.out, json.dumps({"checkpointFailed": told}))
+        failure = {"name": name[:LONGEST_NAME], "reason": reason[:_LONGEST_REASON]}
+        self._write(self.out, json.dumps({"checkpointFailed": failure}))
 
     def _log(self, level: str, event: str, values: dict[str, Any]) -> None:
         if _LEVELS.index(level) < _LEVELS.index(self.log_level):

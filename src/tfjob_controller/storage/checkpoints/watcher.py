@@ -106,30 +106,30 @@ class CheckpointWatcher:
             self._entries.clear()
             return []
         try:
-            found = _list(root, self.path)
-            self._entries = {name: entry for name, entry in self._entries.items() if name in found}
-            changed = [entry for name, status in found.items() if (entry := self._update(root, name, status))]
+            statuses = _list(root, self.path)
+            self._entries = {name: entry for name, entry in self._entries.items() if name in statuses}
+            changed = [entry for name, status in statuses.items() if (entry := self._update(root, name, status))]
         finally:
             os.close(root)
         # One time for all: the order in which a folder is listed does not depend on their age.
-        seen = self.clock.monotonic()
+        listed_at = self.clock.monotonic()
         for entry in changed:
-            entry.changed_at = seen
+            entry.changed_at = listed_at
         complete = [
             CompleteCheckpoint(name, entry.scan, entry.changed_at)
             for name, entry in self._entries.items()
-            if entry.scan.files and self._is_complete(name, entry, found)
+            if entry.scan.files and self._is_complete(name, entry, statuses)
         ]
-        return sorted(complete, key=lambda each: each.order)
+        return sorted(complete, key=lambda checkpoint: checkpoint.order)
 
     def all(self) -> list[CompleteCheckpoint]:
         """All checkpoints that the last look has found, complete or not, the oldest first."""
-        there = [
-            CompleteCheckpoint(name, each.scan, each.changed_at)
-            for name, each in self._entries.items()
-            if each.scan.files
+        checkpoints = [
+            CompleteCheckpoint(name, entry.scan, entry.changed_at)
+            for name, entry in self._entries.items()
+            if entry.scan.files
         ]
-        return sorted(there, key=lambda each: each.order)
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint.order)
 
     def scan_afresh(self) -> None:
         """Makes the next look scan everything."""
@@ -147,17 +147,17 @@ class CheckpointWatcher:
         if scan is None:
             self._entries.pop(name, None)
             return None
-        seen = self.clock.monotonic()
+        scanned_at = self.clock.monotonic()
         if entry is None or entry.scan != scan:
-            entry = self._entries[name] = _Entry(scan, seen, top)
+            entry = self._entries[name] = _Entry(scan, scanned_at, top)
             return entry
         entry.top = top
         if scan.problem or now - entry.changed_at >= self.settle_seconds:
-            entry.next_scan = seen + (seen - now) / _SHARE_OF_TIME
+            entry.next_scan = scanned_at + (scanned_at - now) / _SHARE_OF_TIME
         return None
 
-    def _is_complete(self, name: str, entry: _Entry, found: dict[str, os.stat_result]) -> bool:
-        marker = found.get(name + DONE)
+    def _is_complete(self, name: str, entry: _Entry, statuses: dict[str, os.stat_result]) -> bool:
+        marker = statuses.get(name + DONE)
         if entry.scan.is_marked or (marker is not None and marker.st_mtime_ns >= entry.scan.newest_ns):
             return True
         return bool(entry.scan.problem) or self.clock.monotonic() - entry.changed_at >= self.settle_seconds
@@ -183,7 +183,7 @@ def open_root(path: str) -> int | None:
 
 def _list(root: int, path: str) -> dict[str, os.stat_result]:
     """Files and folders directly below the folder by name, with markers. Links and hidden names are no checkpoints."""
-    found = {}
+    statuses = {}
     with os.scandir(root) as entries:
         for entry in entries:
             if entry.name.startswith("."):
@@ -191,10 +191,10 @@ def _list(root: int, path: str) -> dict[str, os.stat_result]:
             with contextlib.suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
-                    found[entry.name] = status
-            if len(found) > MOST_ENTRIES:
+                    statuses[entry.name] = status
+            if len(statuses) > MOST_ENTRIES:
                 raise FolderError(f"{path} holds more than {MOST_ENTRIES:,} files and folders: remove old ones")
-    return found
+    return statuses
 
 
 def scan_checkpoint(root: int, name: str) -> Scan | None:

@@ -204,7 +204,7 @@ def test_a_passing_obstacle_shows_as_reason_until_it_is_gone() -> None:
     cluster = world()
     quota = Obstacle("Service x: exceeded quota: services=0")
     cluster.sync([quota, quota])
-    assert (cluster.job.status.phase, cluster.job.status.reason) == ("Creating", quota.words)
+    assert (cluster.job.status.phase, cluster.job.status.reason) == ("Creating", quota.message)
     cluster.sync()
     assert cluster.job.status.reason == ""
 
