@@ -11,8 +11,8 @@ import pytest
 
 from helpers.fakeclock import FakeClock
 from helpers.poll import eventually
-from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import EVENTS, EventRecorder
+from tfjob_controller.kube.events.series import ObjectReference
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import RealClock
 from tfjob_controller.util.timestamps import format_micro_time

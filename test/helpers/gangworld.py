@@ -57,7 +57,7 @@ from tfjob_controller.gangscheduler.status.writer import StatusWriter
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.events.series import ObjectReference
 from tfjob_controller.kube.meta import key_of, split_key
 from tfjob_controller.scheduling.autoscaling.elasticgang import AutoscalingPolicy
 from tfjob_controller.scheduling.decisions import AdmissionPolicy

@@ -14,8 +14,8 @@ from helpers.eventcontract import STOP_SECONDS, EventContract, Object, Read
 from helpers.kubectl import Kubectl
 from helpers.poll import eventually
 from localcluster.api import Api
-from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import EVENTS, EventRecorder
+from tfjob_controller.kube.events.series import ObjectReference
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import RealClock
 

@@ -27,7 +27,7 @@ from tfjob_controller.jobs.actions.model import Create, Delete
 from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult, is_minor
 from tfjob_controller.jobs.trainingjob import PHASE_RUNNING, TrainingJob, TrainingStatus, is_finished
-from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.events.series import ObjectReference
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.util.timestamps import parse_time
 

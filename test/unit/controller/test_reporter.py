@@ -13,7 +13,7 @@ from tfjob_controller.jobs.actions.model import Create, Delete
 from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
-from tfjob_controller.kube.events.correlator import ObjectReference
+from tfjob_controller.kube.events.series import ObjectReference
 from tfjob_controller.kube.meta import ObjectMeta
 
 JOB = BatchJob(ObjectMeta(name="train", namespace="team", uid="u1", resource_version="7"))

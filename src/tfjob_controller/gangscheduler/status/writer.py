@@ -29,8 +29,8 @@ from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import EventRecorder
+from tfjob_controller.kube.events.series import ObjectReference
 from tfjob_controller.kube.meta import key_of, namespace_of, split_key
 from tfjob_controller.kube.trace import new_trace
 from tfjob_controller.kube.workqueue.queue import QueueStatistics, RateLimiter, RateLimitingQueue

@@ -29,22 +29,20 @@ Source: client-go tools/record/events_cache.go, tools/events/event_broadcaster.g
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import random
 import secrets
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import structlog
 
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.events.pendingwrites import PendingWrites
+from tfjob_controller.kube.events.series import Observation, Series, Write, same_object
 from tfjob_controller.kube.flowcontrol import TokenBucket
 from tfjob_controller.kube.names import name_violation
-from tfjob_controller.kube.trace import Trace
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.fairness import FairCache
 
@@ -70,78 +68,6 @@ MAX_WORD_BYTES = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A reference to an object, as in `core/v1`."""
-
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    field_path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One reported event; `trace` is the piece of work that reported it."""
-
-    regarding: ObjectReference
-    type: str
-    reason: str
-    note: str
-    action: str
-    observed: datetime
-    related: ObjectReference | None = None
-    trace: Trace | None = None
-
-    @property
-    def namespace(self) -> str:
-        """Events about cluster-scoped objects are in `default`."""
-        return self.regarding.namespace or "default"
-
-    @property
-    def similarity(self) -> Hashable:
-        """Equal for observations that differ in note and time only."""
-        return (_same_object(self.regarding), self.type, self.reason, self.action, _same_object(self.related))
-
-
-@dataclass(slots=True, eq=False)
-class Series:
-    """An Event and its count. Only `Correlator` changes it."""
-
-    key: Hashable
-    first: Observation
-    note: str
-    name: str
-    bucket: TokenBucket
-    count: int = 0
-    last_observed: datetime | None = None  # wall time, for people
-    last_trace: Trace | None = None
-    ends_at: float = 0.0  # monotonic, if it is not observed again
-    is_posted: bool = False
-    written_count: int = 0
-    earliest_write_at: float = 0.0
-    tries: int = 0
-    needs_token: bool = True
-    is_pending: bool = False
-
-    @property
-    def namespace(self) -> str:
-        return self.first.namespace
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One request: create the Event, or patch its series, with this count."""
-
-    series: Series
-    is_create: bool
-    count: int
-    last_observed: datetime
-    trace: Trace | None = None
-
-
 @dataclass(slots=True)
 class EventCounts:
     """Counted since the start. `full`: dropped since too many are pending; `spam`: dropped by the object's limit."""
@@ -161,18 +87,6 @@ class _Similar:
     last_at: float = 0.0
 
 
-@dataclass(slots=True)
-class _PendingWrites:
-    """What one namespace has to write; never empty."""
-
-    heap: list[tuple[float, int, Series]] = field(default_factory=list)  # (due, order, series)
-    hold_until: float = 0.0
-
-    @property
-    def due(self) -> float:
-        return max(self.heap[0][0], self.hold_until)
-
-
 class Correlator:
     """Turns observations into writes. One thread."""
 
@@ -181,21 +95,17 @@ class Correlator:
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 -- spreads load, guards nothing
         self._series: FairCache[Hashable, Series] = FairCache(MAX_REMEMBERED)  # the longest silent first
-        # Each series that has to be written, by namespace, in the order of their turns.
-        self._pending: OrderedDict[str, _PendingWrites] = OrderedDict()
-        self._pending_count = 0
-        self._order = itertools.count()
+        self._pending = PendingWrites()
         self._names = itertools.count()  # tells events of the same microsecond apart
         self._similar: FairCache[Hashable, _Similar] = FairCache(MAX_REMEMBERED)
         self._buckets: FairCache[Hashable, TokenBucket] = FairCache(MAX_REMEMBERED)
         self._outages = 0
-        self._hold_until = 0.0
         self._is_flushing = False
 
     @property
     def pending(self) -> int:
         """The number of series with something that is not written yet."""
-        return self._pending_count
+        return len(self._pending)
 
     def observe(self, observation: Observation) -> None:
         now = self._clock.monotonic()
@@ -206,15 +116,16 @@ class Correlator:
         series.last_observed = observation.observed
         series.last_trace = observation.trace
         series.ends_at = now + SERIES_SECONDS
-        self._push(series, max(now, series.earliest_write_at))
-        if self._pending_count > MAX_REMEMBERED:
-            self._drop_one()
+        self._pending.push(series, max(now, series.earliest_write_at))
+        if len(self._pending) > MAX_REMEMBERED:
+            self._forget(self._pending.pop_of_largest())
+            self.counts.full += 1
 
     def next_write(self) -> Write | None:
         """What to send now, if anything. `record_success` or `record_failure` must follow."""
         now = self._clock.monotonic()
         self._end_silent(now)
-        while (series := self._next_due(now)) is not None:
+        while (series := self._pending.pop(now)) is not None:
             if self._may_write(series, now):
                 last = series.last_observed or series.first.observed
                 return Write(series, not series.is_posted, series.count, last, series.last_trace)
@@ -222,11 +133,10 @@ class Correlator:
 
     def rest_seconds(self) -> float | None:
         """The seconds until the next write may be due if nothing is observed before; None for never."""
-        times = [max(pending.due, self._hold_until) for pending in self._pending.values()]
         longest_silent = self._series.oldest()
-        if longest_silent is not None:
-            times.append(longest_silent.ends_at)
-        return max(0.0, min(times) - self._clock.monotonic()) if times else None
+        times = (self._pending.due(), longest_silent.ends_at if longest_silent is not None else None)
+        next_time = min((time for time in times if time is not None), default=None)
+        return max(0.0, next_time - self._clock.monotonic()) if next_time is not None else None
 
     def record_success(self, write: Write) -> None:
         if write.is_create:
@@ -245,7 +155,7 @@ class Correlator:
             self._written(series, 1)
         elif not write.is_create and error.is_not_found:
             series.is_posted = False
-            self._push(series, self._clock.monotonic())
+            self._pending.push(series, self._clock.monotonic())
         elif error.is_retryable or error.is_conflict:
             self._try_again(series, error)
         else:
@@ -256,9 +166,7 @@ class Correlator:
     def flush(self) -> None:
         """Prepare for shutdown: from now on counts wait neither for their time nor for a token."""
         self._is_flushing = True
-        now = self._clock.monotonic()
-        for pending in self._pending.values():
-            pending.heap = [(now, next(self._order), series) for _, _, series in sorted(pending.heap)]
+        self._pending.expedite_all(self._clock.monotonic())
 
     def _series_of(self, observation: Observation, now: float) -> Series:
         key, note = self._classify(observation, now)
@@ -294,7 +202,7 @@ class Correlator:
         return (observation.similarity, note), note
 
     def _bucket(self, observation: Observation) -> TokenBucket:
-        key = (_same_object(observation.regarding), observation.type)
+        key = (same_object(observation.regarding), observation.type)
         bucket = self._buckets.get(observation.namespace, key) or TokenBucket(SPAM_RATE, SPAM_BURST, self._clock)
         self._buckets.put(observation.namespace, key, bucket)
         return bucket
@@ -306,7 +214,7 @@ class Correlator:
             series.needs_token = False  # a retry needs no other
             return True
         if series.is_posted:
-            self._push(series, now + REFRESH_SECONDS)
+            self._pending.push(series, now + REFRESH_SECONDS)
         else:
             self.counts.spam += 1
             self._forget(series)
@@ -319,7 +227,7 @@ class Correlator:
         series.tries = 0
         series.needs_token = self._is_open(series)  # the last write of an ended one is free
         if series.count > count:
-            self._push(series, 0.0 if self._is_flushing else series.earliest_write_at)
+            self._pending.push(series, 0.0 if self._is_flushing else series.earliest_write_at)
 
     def _try_again(self, series: Series, error: ApiError) -> None:
         now = self._clock.monotonic()
@@ -330,47 +238,14 @@ class Correlator:
             log.warning("event dropped after retries", tries=series.tries, error=str(error), **_log_keys(series))
             return
         rest = max(self._rest_after(max(1, series.tries)), error.retry_after_seconds or 0.0)
-        self._push(series, now + rest)
+        self._pending.push(series, now + rest)
         if error.is_no_response:
-            self._hold_until = now + self._rest_after(max(1, self._outages))
+            self._pending.hold_all(now + self._rest_after(max(1, self._outages)))
         elif error.is_too_many_requests:
-            self._pending[series.namespace].hold_until = now + rest
+            self._pending.hold(series.namespace, now + rest)
 
     def _rest_after(self, tries: int) -> float:
         return min(RETRY_CAP_SECONDS, RETRY_BASE_SECONDS * 2.0 ** (tries - 1)) * self._rng.uniform(0.75, 1.0)
-
-    def _push(self, series: Series, due: float) -> None:
-        if not series.is_pending:
-            series.is_pending = True
-            pending = self._pending.setdefault(series.namespace, _PendingWrites())
-            heapq.heappush(pending.heap, (due, next(self._order), series))
-            self._pending_count += 1
-
-    def _next_due(self, now: float) -> Series | None:
-        """Remove and return a series that may be written now, of the namespace whose turn it is."""
-        if now < self._hold_until:
-            return None
-        for namespace, pending in self._pending.items():
-            if pending.due <= now:
-                series = heapq.heappop(pending.heap)[2]
-                self._pending.move_to_end(namespace)
-                self._popped(series)
-                return series
-        return None
-
-    def _drop_one(self) -> None:
-        """Drop a pending write of the namespace that has the most: the end of a heap is not the next one due."""
-        largest = max(self._pending.values(), key=lambda pending: len(pending.heap))
-        series = largest.heap.pop()[2]
-        self._popped(series)
-        self._forget(series)
-        self.counts.full += 1
-
-    def _popped(self, series: Series) -> None:
-        series.is_pending = False
-        self._pending_count -= 1
-        if not self._pending[series.namespace].heap:
-            del self._pending[series.namespace]
 
     def _end_silent(self, now: float) -> None:
         while (series := self._series.oldest()) is not None and series.ends_at <= now:
@@ -381,9 +256,7 @@ class Correlator:
         self._forget(series)
         if series.is_pending and series.is_posted:
             series.needs_token = False
-            pending = self._pending[series.namespace]
-            pending.heap = [(now if each is series else due, order, each) for due, order, each in pending.heap]
-            heapq.heapify(pending.heap)
+            self._pending.expedite(series, now)
 
     def _is_open(self, series: Series) -> bool:
         """Whether a repetition adds to the series."""
@@ -400,11 +273,6 @@ def truncate_utf8(text: str, limit_bytes: int) -> str:
     if len(raw) <= limit_bytes:
         return raw.decode()
     return raw[: limit_bytes - 3].decode(errors="ignore") + "..."
-
-
-def _same_object(reference: ObjectReference | None) -> Hashable:
-    """The reference without the object's version."""
-    return reference and msgspec.structs.replace(reference, resource_version="")
 
 
 def _microseconds(moment: datetime) -> int:

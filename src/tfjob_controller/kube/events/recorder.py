@@ -27,11 +27,9 @@ from tfjob_controller.kube.events.correlator import (
     MAX_WORD_BYTES,
     Correlator,
     EventCounts,
-    ObjectReference,
-    Observation,
-    Write,
     truncate_utf8,
 )
+from tfjob_controller.kube.events.series import ObjectReference, Observation, Write
 from tfjob_controller.kube.meta import Resource
 from tfjob_controller.kube.requester import MERGE_PATCH, Requester
 from tfjob_controller.util.clock import Clock

@@ -1,4 +1,7 @@
-"""The rules of kube/events/correlator.py, without a server and without threads. eventcontract.py has the usual case."""
+"""The rules of kube/events/correlator.py and pendingwrites.py, without a server and without threads.
+
+eventcontract.py has the usual case.
+"""
 
 import itertools
 import random
@@ -9,7 +12,8 @@ import pytest
 
 from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
-from tfjob_controller.kube.events.correlator import Correlator, ObjectReference, Observation, Write, truncate_utf8
+from tfjob_controller.kube.events.correlator import Correlator, truncate_utf8
+from tfjob_controller.kube.events.series import ObjectReference, Observation, Write
 
 JOB = ObjectReference("kubeflow.org/v1alpha1", "TFJob", "team", "train", "uid-1", "17")
 

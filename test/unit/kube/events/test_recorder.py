@@ -9,8 +9,8 @@ from helpers.fakeclock import FakeClock
 from helpers.heldrequest import HeldRequest
 from helpers.memoryapi import Fault, MemoryApi, no_answer, refusal, slow
 from helpers.poll import eventually
-from tfjob_controller.kube.events.correlator import ObjectReference
 from tfjob_controller.kube.events.recorder import MAX_QUEUED, EventRecorder
+from tfjob_controller.kube.events.series import ObjectReference
 
 
 @pytest.fixture
