@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfjob_controller.kube.config.credentials import KubeconfigError
+from tfjob_controller.kube.config.credentials import AuthInfo, CredentialSource, KubeconfigError, bearer_header
 
 _AUTHORITY_FIELDS = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
 IMPERSONATION_FIELDS = ("as", "as-uid", "as-groups")
@@ -59,6 +59,14 @@ class ConfigOverrides:
     skips_verification: bool = False
     token: str = field(default="", repr=False)
     impersonation: Impersonation = NO_IMPERSONATION
+
+    @property
+    def token_source(self) -> CredentialSource | None:
+        """Raises `KubeconfigError` if the token cannot be sent."""
+        if not self.token:
+            return None
+        given = AuthInfo(bearer_header(self.token, "--token"))
+        return lambda: given
 
     def context_entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         chosen = {"cluster": self.cluster, "user": self.user}

@@ -5,7 +5,7 @@ whole, and of the 0.5 s and 43 MB of the controller's start (docs/testing.md).
 
 It reads a single file, or none if the caller names a server, whose server is not behind a proxy and whose user has a
 token or a client certificate. For anything else (a credential plugin, OIDC, a password, several files), and for
-anything invalid, it returns None and `kubeconfig.py` takes over, which knows how to report errors. A test holds both
+anything invalid, it returns None and `libraryconfig.py` takes over, which knows how to report errors. A test holds both
 readers to the same result.
 Source: client-go tools/clientcmd; kubernetes client config/kube_config.py.
 """
@@ -53,7 +53,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class PlainConfig:
+class ContextConfig:
     """One context of a kubeconfig, which has no name if there is none; `namespace` may be empty."""
 
     context: str
@@ -83,7 +83,7 @@ def load_yaml(data: bytes) -> Any:
         raise yaml.YAMLError("a value is not of its type") from None
 
 
-def read_plain(path: str, context: str | None, overrides: ConfigOverrides = NO_OVERRIDES) -> PlainConfig | None:
+def read_plain(path: str, context: str | None, overrides: ConfigOverrides = NO_OVERRIDES) -> ContextConfig | None:
     """The context, or None if the kubeconfig needs the other reader or is invalid. An empty path is no kubeconfig."""
     try:
         if os.pathsep in path:
@@ -96,7 +96,7 @@ def read_plain(path: str, context: str | None, overrides: ConfigOverrides = NO_O
         return None
 
 
-def _read(config: Mapping[str, Any], context: str | None, folder: str, overrides: ConfigOverrides) -> PlainConfig:
+def _read(config: Mapping[str, Any], context: str | None, folder: str, overrides: ConfigOverrides) -> ContextConfig:
     name = context or config.get("current-context") or ""
     if not name and not overrides.server:
         raise _NotPlainError
@@ -110,7 +110,7 @@ def _read(config: Mapping[str, Any], context: str | None, folder: str, overrides
     impersonation.headers()  # raises if it is invalid
     server = _server(cluster, folder)
     namespace = str(chosen.get("namespace") or "")
-    return PlainConfig(str(name), namespace, server, _source(user, folder, server), impersonation)
+    return ContextConfig(str(name), namespace, server, _source(user, folder, server), impersonation)
 
 
 def _named(

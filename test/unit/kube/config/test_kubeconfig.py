@@ -309,7 +309,7 @@ def test_overrides_are_never_saved_with_the_tokens_that_the_client_refreshes(tmp
     """The client writes the whole file when it has refreshed an OIDC token."""
     from kubernetes.config.kube_config import KubeConfigMerger
 
-    from tfjob_controller.kube.config.kubeconfig import _overridden
+    from tfjob_controller.kube.config.libraryconfig import _overridden
 
     path = write(tmp_path / "k")
     merger = KubeConfigMerger(path)
