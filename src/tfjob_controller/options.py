@@ -181,7 +181,7 @@ def _check(options: RunOptions) -> None:
     if options.progress_server:
         _check_progress_server(options)
     if options.gang_backend != "gang" and options.gang_mode == "affinity":
-        raise UsageError("--gang-mode=affinity is of this project's gang scheduler: leave --gang-backend out")
+        raise UsageError("--gang-mode=affinity requires this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_backend != "gang":
         raise UsageError("--autoscaling needs this project's gang scheduler: leave --gang-backend out")
     if options.autoscaling != "off" and options.gang_scheduling == "off":
@@ -192,7 +192,9 @@ def _check(options: RunOptions) -> None:
 
 def _check_progress_server(options: RunOptions) -> None:
     if options.progress_server_bind_address is None:
-        raise UsageError("--progress-server-bind-address cannot be off with --progress-server: programs call us there")
+        raise UsageError(
+            "--progress-server-bind-address cannot be off with --progress-server: programs send their reports to it"
+        )
     if not options.progress_server_url:
         return
     try:
@@ -365,7 +367,7 @@ def resolve_dashboard(flags: Mapping[str, str], environ: Mapping[str, str]) -> D
     options = read_options(DashboardOptions, flags, environ)
     address, has_tls = options.dashboard_bind_address, bool(options.dashboard_tls_cert_file)
     if address is None:
-        raise UsageError("--dashboard-bind-address cannot be off: browsers call us there")
+        raise UsageError("--dashboard-bind-address cannot be off: browsers connect to it")
     if has_tls != bool(options.dashboard_tls_key_file):
         raise UsageError("--dashboard-tls-cert-file and --dashboard-tls-key-file go together: give both")
     if not (address.is_loopback or has_tls or options.behind_tls_proxy):
@@ -397,4 +399,6 @@ def _check_extender(options: ExtenderOptions) -> None:
     if any(files) and not options.extender_client_name:
         raise UsageError("--extender-client-name is empty: give the name in kube-scheduler's client certificate")
     if options.mode == "extender" and options.extender_bind_address is None:
-        raise UsageError("--extender-bind-address cannot be off in mode extender: kube-scheduler calls us there")
+        raise UsageError(
+            "--extender-bind-address cannot be off in mode extender: kube-scheduler sends its requests to it"
+        )

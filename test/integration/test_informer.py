@@ -185,7 +185,7 @@ def test_a_missing_crd_is_named_until_it_is_there(parcels: Parcels, api: Api) ->
     informer.start()
     try:
         eventually(lambda: informer.last_error, timeout=LIMIT_SECONDS)
-        assert "does not serve Gadget bench.example.com/v1; is its CRD installed?" in informer.last_error
+        assert "does not serve Gadget bench.example.com/v1; check that its CRD is installed:" in informer.last_error
         assert not informer.is_synced
         api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _crd_of(gadgets))
         eventually(lambda: informer.is_synced)

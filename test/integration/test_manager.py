@@ -103,7 +103,7 @@ def test_a_missing_right_is_named_and_waited_for(
 def test_a_missing_crd_is_named(own_control_plane: Cluster) -> None:
     with running_controller(own_control_plane.kubeconfig, "default", ready=False) as manager:
         port = manager.servers[0].port
-        eventually(lambda: "is its CRD installed?" in ready(port)[1])
+        eventually(lambda: "check that its CRD is installed:" in ready(port)[1])
         status, words = ready(port)
         assert status == 503
         assert words.startswith("not ready: tfjobs")

@@ -80,9 +80,9 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
     if error.outcome_unknown:
         return f"the request may have been processed: check before you try again ({server})"
     if error.reason == PROXY_NOT_CONNECTED:
-        return f"is the proxy up, and does it reach the API server of {server}?"
+        return f"check that the proxy runs and reaches the API server of {server}"
     if error.is_no_response:
-        return f"is the API server of {server} up?"
+        return f"check that the API server of {server} runs"
     if error.is_unauthorized:
         return f"{server} rejected your credentials, which may have expired: log in again"
     if error.is_forbidden:

@@ -72,5 +72,5 @@ class EventStream:
                     send({"type": "http.response.body", "body": b"", "more_body": False}), _END_SECONDS
                 )
         else:
-            refusal = PlainTextResponse("A newer window of yours has taken the place of this stream.\n", 429)
+            refusal = PlainTextResponse("A newer window of the same user has replaced this stream.\n", 429)
             await refusal(scope, receive, send)

@@ -50,7 +50,7 @@ class PersonTurns:
             if len(waiting) >= self._max_waiting:
                 waiting = self._waiting[person] = deque(each for each in waiting if not each[0].cancelled())
             if len(waiting) >= self._max_waiting:
-                raise BusyError("you have too many requests that wait: close some windows and try again")
+                raise BusyError("too many of your requests are waiting: close some windows and try again")
             waiting.append((future, call))
             self._start_next()
         return future

@@ -132,8 +132,10 @@ def test_a_job_that_has_ended_cannot_be_suspended_or_resumed(phase: str, how: st
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        pytest.param(ApiError(0, "Timeout", "no answer"), "no answer: is the API server of there up?", id="away"),
-        pytest.param(ApiError(0, "ProxyNotConnected", "refused"), "refused: is the proxy up, and", id="proxy"),
+        pytest.param(
+            ApiError(0, "Timeout", "no answer"), "no answer: check that the API server of there runs", id="away"
+        ),
+        pytest.param(ApiError(0, "ProxyNotConnected", "refused"), "refused: check that the proxy runs and", id="proxy"),
         pytest.param(ApiError(0, "Closed", "the transport is closed"), "closed: make a new Client", id="closed"),
         pytest.param(ApiError(0, "", "no answer", outcome_unknown=True), "may have been processed", id="unknown"),
         pytest.param(

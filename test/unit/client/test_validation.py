@@ -169,7 +169,7 @@ def test_a_server_that_does_not_respond_is_reported_before_anything_is_created()
     no_answer = ApiError(0, "Timeout", "no answer")
     for path in (f"{RUNTIMES}/mine", CHILDREN):
         answers = {f"{RUNTIMES}/mine": runtime("mine"), path: no_answer}
-        assert refused_train(answers, runtime="mine") == "no answer: is the API server of this client up?"
+        assert refused_train(answers, runtime="mine") == "no answer: check that the API server of this client runs"
 
 
 def test_a_runtime_that_is_missing_is_named_with_those_that_there_are() -> None:

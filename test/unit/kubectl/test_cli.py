@@ -207,7 +207,7 @@ def test_a_failing_or_unreachable_server_gets_one_request(
     assert cli.main([*arguments, "--kubeconfig", kubeconfig_with_token(server.url, tmp_path)]) == 1
     error = capsys.readouterr().err
     assert "cannot connect" in error
-    assert "is the API server of context 'x' of kubeconfig" in error
+    assert "check that the API server of context 'x' of kubeconfig" in error
     assert error.count("\n") == 1
 
 

@@ -160,7 +160,7 @@ def _unobserved(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
     if status.observed_generation < job.metadata.generation:
         return Diagnosis(
             "the controller has not processed the last change of its spec yet",
-            f"it does so within moments; otherwise {check}",
+            f"this takes a moment; otherwise {check}",
             CONTROLLER,
             is_unreported=True,
         )
@@ -280,7 +280,7 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
         return Diagnosis(f"it runs: {ready or 'replicas are ready'}{why}", then, CONTROLLER)
     if status.phase == "CleanUp":
         now = "its program has ended, and its pods are cleaned up"
-        return Diagnosis(now, "it is Done or Failed in moments", CONTROLLER)
+        return Diagnosis(now, "it will be Done or Failed in a moment", CONTROLLER)
     count = f" ({ready})" if ready else ""
     if status.reason:
         then = "it runs once this has passed and all of its pods are ready"

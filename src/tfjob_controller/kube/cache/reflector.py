@@ -284,6 +284,6 @@ class Reflector(Generic[ObjectT]):
         if error.is_not_found:
             kind = f"{self._resource.kind} {self._resource.api_version}"
             needs = self._resource.requirement
-            remedy = f"that needs {needs}:" if needs else "is its CRD installed?"
+            remedy = f"that needs {needs}:" if needs else "check that its CRD is installed:"
             return f"cannot {verb} {self._name}: the API server does not serve {kind}; {remedy} {error}"
         return f"cannot {verb} {self._name}: {error}"

@@ -279,5 +279,5 @@ def _root(error: BaseException) -> str:
         if inner is None:
             break
         error = inner
-    clock = "; is the clock of this machine right?" if getattr(error, "verify_code", 0) in _VALIDITY_ERRORS else ""
+    clock = "; check the clock of this machine" if getattr(error, "verify_code", 0) in _VALIDITY_ERRORS else ""
     return (" ".join(str(error).split()) or type(error).__name__) + clock

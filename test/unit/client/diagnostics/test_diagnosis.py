@@ -141,7 +141,10 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             case({}), "no controller has processed the job yet", "check that a controller runs", id="no controller"
         ),
         pytest.param(
-            case(meta={"generation": 2}), "the controller has not processed the last change", "it does so", id="stale"
+            case(meta={"generation": 2}),
+            "the controller has not processed the last change",
+            "this takes a moment",
+            id="stale",
         ),
         pytest.param(
             case(seen(conditions=[condition("ChangesReverted", "x keeps suspending Job a; it waits. Stop x")])),
@@ -248,7 +251,9 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "it ends when all of its nodes have ended",
             id="all nodes decide",
         ),
-        pytest.param(case(seen(phase="CleanUp")), "its program has ended", "it is Done or Failed", id="cleaned up"),
+        pytest.param(
+            case(seen(phase="CleanUp")), "its program has ended", "it will be Done or Failed", id="cleaned up"
+        ),
     ],
 )
 def test_the_diagnosis_has_the_state_and_the_next_step(found: Diagnostics, now: str, next_: str) -> None:

@@ -65,7 +65,7 @@ def test_a_watch_requests_bookmarks_and_its_end_after_five_to_ten_minutes() -> N
 @pytest.mark.parametrize(
     ("requirement", "words"),
     [
-        pytest.param("", "is its CRD installed?", id="a CRD"),
+        pytest.param("", "check that its CRD is installed:", id="a CRD"),
         pytest.param("Kubernetes 1.99", "that needs Kubernetes 1.99:", id="a part of Kubernetes"),
     ],
 )
