@@ -140,7 +140,7 @@ def _is_deleted(key: JobKey, jobs: Mapping[str, Container[JobKey]]) -> bool:
 def _reservations(gangs: Iterable[Gang], placed: Iterable[ScheduledPod]) -> Mapping[str, Amounts]:
     """The requests, by node, of assigned members that have no pod on any node."""
     there = {(gang_key_of(pod.metadata), member_of(pod.metadata)) for pod in placed}
-    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    reservations: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for gang in gangs:
         if gang.status.phase not in (ADMITTED, BOUND):
             continue
@@ -150,8 +150,8 @@ def _reservations(gangs: Iterable[Gang], placed: Iterable[ScheduledPod]) -> Mapp
             for member in node.members:
                 if (key, member) not in there:
                     for resource, amount in requests.get(kind_of(member), {}).items():
-                        found[node.node][resource] += amount
-    return found
+                        reservations[node.node][resource] += amount
+    return reservations
 
 
 def member_requests(member: Member) -> Amounts:
@@ -249,20 +249,20 @@ def _key_of(job: _JobIdentity, word: str) -> JobKey:
 def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[JobKey]]:
     """The jobs of a namespace by word; without a word if the user may not list all kinds whose pods it names."""
     resources = job_resources()
-    found: dict[str, set[JobKey]] = {resource.kind.lower(): set() for resource in resources}
+    by_word: dict[str, set[JobKey]] = {resource.kind.lower(): set() for resource in resources}
     for resource in resources:
         word = resource.kind.lower()
         try:
             jobs = ResourceClient(requester, resource.with_decoder(_decode_job), **_PATIENCE).list(namespace)
         except ApiError as error:
             if error.is_forbidden:
-                found.pop(word, None)
+                by_word.pop(word, None)
             elif not error.is_not_found:
                 raise
             continue
-        if word in found:
-            found[word].update(_key_of(job, word) for job in jobs)
-    return found
+        if word in by_word:
+            by_word[word].update(_key_of(job, word) for job in jobs)
+    return by_word
 
 
 def _read_gangs(requester: Requester) -> Sequence[Gang]:

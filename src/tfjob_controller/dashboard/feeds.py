@@ -138,9 +138,9 @@ class JobFeed:
         """The result of `read` for the present rows; other readers of the same selection wait for it and share it."""
         with self._contents_lock:
             key = selection, self.changes.version, tuple(self.problems), self.is_synced
-            if (found := self._contents.get(key)) is None:
-                found = self._contents[key] = read()
-            return found
+            if (content := self._contents.get(key)) is None:
+                content = self._contents[key] = read()
+            return content
 
     def losses(self, uid: str) -> Sequence[float]:
         """The last values of the job's loss, oldest first."""

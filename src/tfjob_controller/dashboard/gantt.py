@@ -256,9 +256,9 @@ def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]
 
 
 def _events_by_pod(events: Iterable[Object]) -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = {}
+    by_pod: dict[str, list[Object]] = {}
     for event in events:
         about = event.get("involvedObject") or {}
         if about.get("kind") == "Pod" and about.get("uid"):
-            found.setdefault(about["uid"], []).append(event)
-    return found
+            by_pod.setdefault(about["uid"], []).append(event)
+    return by_pod

@@ -79,11 +79,11 @@ def row_of(kind: ClientKind, job: AnyJob) -> JobRow:
 
 def metrics_of(job: AnyJob) -> dict[str, float]:
     """The metrics in a job's status by their printable names; values that are no numbers are left out."""
-    found = {}
+    metrics = {}
     for name, value in islice(kind_of(job).metrics_of(job).items(), _MAX_METRICS):
         with suppress(ValueError):
-            found[one_line(name[:_MAX_TEXT])] = float(value)
-    return found
+            metrics[one_line(name[:_MAX_TEXT])] = float(value)
+    return metrics
 
 
 def _loss(job: AnyJob) -> float | None:
@@ -155,19 +155,19 @@ class ShownRows:
 def select(rows: Iterable[JobRow], selection: Selection) -> ShownRows:
     """The rows that a selection shows; `counts` disregard the selected state."""
     text = selection.text.lower()
-    found = [
+    selected = [
         row
         for row in rows
         if selection.kind in ("", row.kind)
-        and (not text or any(text in each.lower() for each in (row.metadata.name, row.metadata.namespace, row.reason)))
+        and (not text or any(text in cell.lower() for cell in (row.metadata.name, row.metadata.namespace, row.reason)))
     ]
     counts: dict[str, int] = {}
-    for row in found:
+    for row in selected:
         counts[row.state] = counts.get(row.state, 0) + 1
     if selection.state:
-        found = [row for row in found if row.state == selection.state]
-    found.sort(key=lambda row: (row.metadata.namespace, row.metadata.name, row.kind))
-    found.sort(key=_SORTS[selection.sort.removeprefix("-")], reverse=selection.sort.startswith("-"))
-    pages = max(1, -(-len(found) // PAGE_ROWS))
+        selected = [row for row in selected if row.state == selection.state]
+    selected.sort(key=lambda row: (row.metadata.namespace, row.metadata.name, row.kind))
+    selected.sort(key=_SORTS[selection.sort.removeprefix("-")], reverse=selection.sort.startswith("-"))
+    pages = max(1, -(-len(selected) // PAGE_ROWS))
     page = min(selection.page, pages)
-    return ShownRows(found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(found), page, pages, counts)
+    return ShownRows(selected[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(selected), page, pages, counts)

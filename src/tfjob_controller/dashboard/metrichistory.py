@@ -33,8 +33,10 @@ class MetricSeries:
 def logged_series(lines: Iterable[str], names: Sequence[str]) -> list[MetricSeries]:
     """The series of these metrics in the lines of a log, oldest first."""
     parser = MetricParser(names)
-    found = ({name: float(each.value) for name, each in parser.feed(f"{line}\n".encode()).items()} for line in lines)
-    return _series([finite for point in found if (finite := finite_values(point))], names, LINE)
+    points = (
+        {name: float(metric.value) for name, metric in parser.feed(f"{line}\n".encode()).items()} for line in lines
+    )
+    return _series([finite for point in points if (finite := finite_values(point))], names, LINE)
 
 
 class ReportedMetrics:
@@ -91,6 +93,6 @@ def _series(points: Sequence[_Point], names: Sequence[str], axis: str) -> list[M
 
 
 def _one(name: str, axis: str, positions: Sequence[float], points: Sequence[_Point]) -> MetricSeries:
-    found = [(position, point[name]) for position, point in zip(positions, points, strict=True) if name in point]
-    found = found[:: max(1, -(-len(found) // MAX_POINTS))]
-    return MetricSeries(name, axis, [position for position, _ in found], [value for _, value in found])
+    values = [(position, point[name]) for position, point in zip(positions, points, strict=True) if name in point]
+    values = values[:: max(1, -(-len(values) // MAX_POINTS))]
+    return MetricSeries(name, axis, [position for position, _ in values], [value for _, value in values])

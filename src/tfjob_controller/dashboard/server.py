@@ -112,15 +112,15 @@ def _serve(
             beating.cancel()
 
     route = endpoints.readyz(pulse.problems)
-    asked = endpoints.servers_for([(probes, {"/healthz": route, "/readyz": route})], RealClock())
-    for each in asked:
-        each.start()
+    probe_servers = endpoints.servers_for([(probes, {"/healthz": route, "/readyz": route})], RealClock())
+    for probe_server in probe_servers:
+        probe_server.start()
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(serve())
     finally:
-        for each in asked:
-            each.stop()
+        for probe_server in probe_servers:
+            probe_server.stop()
 
 
 class Pulse:

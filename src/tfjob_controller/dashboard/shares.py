@@ -42,8 +42,8 @@ class Shares(Generic[HolderT]):
     def take(self, person: str, holder: HolderT) -> list[HolderT]:
         """Gives the holder the newest place. Returns the holders that lost theirs; the caller ends them."""
         lost = self._displaced(person)
-        for each in lost:
-            del self._persons[each]
+        for loser in lost:
+            del self._persons[loser]
         self._persons[holder] = person
         return lost
 
@@ -61,15 +61,15 @@ class Shares(Generic[HolderT]):
         self._persons.pop(holder, None)
 
     def _displaced(self, person: str) -> list[HolderT]:
-        own = [holder for holder, each in self._persons.items() if each == person]
+        own = [holder for holder, other in self._persons.items() if other == person]
         if len(own) >= self._each:
             return own[:1]
         if len(self._persons) < self._total:
             return []
         tenant = tenant_of(person)
-        counts = Counter(tenant_of(each) for each in self._persons.values())
+        counts = Counter(tenant_of(other) for other in self._persons.values())
         most = max(counts.values())
-        of_all = [holder for holder, each in self._persons.items() if counts[tenant_of(each)] == most]
+        of_all = [holder for holder, other in self._persons.items() if counts[tenant_of(other)] == most]
         if counts[tenant] + 1 > most:
-            of_all = [holder for holder, each in self._persons.items() if tenant_of(each) == tenant] or of_all
+            of_all = [holder for holder, other in self._persons.items() if tenant_of(other) == tenant] or of_all
         return of_all[:1]

@@ -48,7 +48,7 @@ class PersonTurns:
         with self._lock:
             waiting = self._waiting.setdefault(person, deque())
             if len(waiting) >= self._max_waiting:
-                waiting = self._waiting[person] = deque(each for each in waiting if not each[0].cancelled())
+                waiting = self._waiting[person] = deque(request for request in waiting if not request[0].cancelled())
             if len(waiting) >= self._max_waiting:
                 raise BusyError("too many of your requests are waiting: close some windows and try again")
             waiting.append((future, call))

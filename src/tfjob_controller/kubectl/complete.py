@@ -73,7 +73,7 @@ def complete(words: Sequence[str]) -> tuple[Candidates, int]:
     """Candidates for the last word, and the directive."""
     # The word before the last may be a flag whose optional value is completed.
     given, word = command_first([*with_values(words[:-2]), *words[-2:-1]]), words[-1]
-    called = next((index for index, each in enumerate(given) if not each.startswith("-")), None)
+    called = next((index for index, argument in enumerate(given) if not argument.startswith("-")), None)
     if called is None:
         return _beginning(_commands(word), word), NO_FILES
     command = command_of(given[called])
@@ -113,19 +113,19 @@ def _parsed(
     values: dict[str, str] = {}
     positional: list[str] = []
     waiting: argparse.Action | None = None
-    for each in given:
+    for argument in given:
         if waiting is not None:
-            values[waiting.dest] = each
+            values[waiting.dest] = argument
             waiting = None
-        elif each.startswith("-"):
-            flag, equals, value = each.partition("=")
+        elif argument.startswith("-"):
+            flag, equals, value = argument.partition("=")
             action = by_flag.get(flag)
             if action is not None and (equals or action.nargs == 0):
                 values[action.dest] = value
             elif action is not None and action.nargs != 0:
                 waiting = action
         else:
-            positional.append(each)
+            positional.append(argument)
     return Line(values, positional, word), waiting
 
 
@@ -180,11 +180,15 @@ def jobs(line: Line) -> Iterable[str]:
     from tfjob_controller.client.kinds import KINDS
 
     with _session(line) as session:
-        found = {kind.word: set(_names(session, kind.resource, session.namespace)) for kind in KINDS}
+        by_kind = {kind.word: set(_names(session, kind.resource, session.namespace)) for kind in KINDS}
     with_kind = "/" in line.word
-    twice = set.intersection(*found.values())
-    every = [f"{word}/{name}" if with_kind or name in twice else name for word in found for name in sorted(found[word])]
-    return [each for each in every if each not in line.positional]
+    ambiguous = set.intersection(*by_kind.values())
+    candidates = [
+        f"{word}/{name}" if with_kind or name in ambiguous else name
+        for word, names in by_kind.items()
+        for name in sorted(names)
+    ]
+    return [candidate for candidate in candidates if candidate not in line.positional]
 
 
 def replicas(line: Line) -> Iterable[str]:
@@ -197,16 +201,16 @@ def replicas(line: Line) -> Iterable[str]:
     if not line.positional:
         return ()
     wanted = job_argument(line.positional[0])
-    found: set[tuple[str, int]] = set()
+    pairs: set[tuple[str, int]] = set()
     with _session(line) as session:
-        for kind in (each for each in KINDS if wanted.kind in ("", each.word)):
+        for kind in (known for known in KINDS if wanted.kind in ("", known.word)):
             selector = f"{kind.name_label}={name_value(wanted.name)}"
             for meta in _metadata(session, PODS, session.namespace, selector):
                 replica = replica_id_of(meta.get("labels") or {})
                 if (index := index_of(replica)) is not None:
-                    found.add((kind_of(replica), index))
-    types = sorted({role for role, _ in found})
-    return ["all", *types, *(f"{role}-{index}" for role, index in sorted(found))]
+                    pairs.add((kind_of(replica), index))
+    types = sorted({role for role, _ in pairs})
+    return ["all", *types, *(f"{role}-{index}" for role, index in sorted(pairs))]
 
 
 def namespaces(line: Line) -> Iterable[str]:
@@ -287,7 +291,7 @@ def _metadata(
         timeout_seconds=_PATIENCE_SECONDS,
         retry=False,
     )
-    return [each["metadata"] for each in msgspec.json.decode(body).get("items") or ()]
+    return [item["metadata"] for item in msgspec.json.decode(body).get("items") or ()]
 
 
 # Works without the package bash-completion, and with the bash 3.2 of macOS.

@@ -77,7 +77,7 @@ def sort_entries(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     """Sorts by time, and within a second by kind. Entries without a time are left out."""
     rank = {OBJECT: 0, CONDITION: 1, CONTAINER: 2, EVENT: 3, LOG: 4}
     timed = (entry for entry in entries if entry.time)
-    return sorted(timed, key=lambda each: (each.time[:19], rank[each.kind], each.time))
+    return sorted(timed, key=lambda entry: (entry.time[:19], rank[entry.kind], entry.time))
 
 
 def replica_of(child: Object) -> str:
@@ -325,8 +325,8 @@ def _one(group: Sequence[TimelineEntry]) -> TimelineEntry:
     """One entry for a group: the time of the first, the text of the last."""
     if len(group) == 1:
         return group[0]
-    first, last = group[0], max(group, key=lambda each: each.last_time or each.time)
-    sources = dict.fromkeys(each.source for each in group)
+    first, last = group[0], max(group, key=lambda entry: entry.last_time or entry.time)
+    sources = dict.fromkeys(entry.source for entry in group)
     word = first.source.partition("/")[0]
     is_event = first.kind == EVENT
     return msgspec.structs.replace(
@@ -334,13 +334,13 @@ def _one(group: Sequence[TimelineEntry]) -> TimelineEntry:
         time=first.time,
         source=first.source if len(sources) == 1 else f"{len(sources)} {word}s",
         replica=_replicas(group),
-        count=sum(each.count for each in group) if is_event else 1,
+        count=sum(entry.count for entry in group) if is_event else 1,
         last_time=(last.last_time or last.time) if is_event else "",
         reconcile_id=first.reconcile_id,
     )
 
 
 def _replicas(group: Sequence[TimelineEntry]) -> str:
-    named = {each.replica for each in group}
-    indexed = sorted((kind_of(each), index) for each in named if (index := index_of(each)) is not None)
+    replicas = {entry.replica for entry in group}
+    indexed = sorted((kind_of(replica), index) for replica in replicas if (index := index_of(replica)) is not None)
     return replica_ranges([f"{role}-{index}" for role, index in indexed])

@@ -65,16 +65,16 @@ class LogPump:
                 await asyncio.wait_for(self._arrived.wait(), timeout_seconds)
             except TimeoutError:
                 return [], False
-        found: list[str] = []
-        while len(found) < _MAX_LINES:
+        lines: list[str] = []
+        while len(lines) < _MAX_LINES:
             try:
                 item = self._lines.get_nowait()
             except queue.Empty:
                 break
             if item is None:
-                return found, True
-            found.append(item)
-        return found, False
+                return lines, True
+            lines.append(item)
+        return lines, False
 
     # In the thread of the log.
 

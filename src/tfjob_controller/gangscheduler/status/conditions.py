@@ -14,7 +14,7 @@ SCHEDULED, PREEMPTED = "Scheduled", "Preempted"
 def condition(gang: Gang, type_: str, is_true: bool, reason: str, message: str, now: datetime) -> GangCondition:
     """Returns a condition. Its time is that of the last change of its status."""
     status = "True" if is_true else "False"
-    old = next((condition for condition in gang.status.conditions if condition.type == type_), None)
+    old = next((present for present in gang.status.conditions if present.type == type_), None)
     since = old.last_transition_time if old is not None and old.status == status else format_time(now)
     return GangCondition(type_, status, reason, message, since, gang.metadata.generation)
 
@@ -22,7 +22,7 @@ def condition(gang: Gang, type_: str, is_true: bool, reason: str, message: str, 
 def preempted_condition(gang: Gang, preemption: Preemption | None, now: datetime) -> tuple[GangCondition, ...]:
     """Returns the condition Preempted; none for a gang that never was preempted."""
     if preemption is None:
-        has_one = any(condition.type == PREEMPTED for condition in gang.status.conditions)
+        has_one = any(present.type == PREEMPTED for present in gang.status.conditions)
         message = "The gang is not preempted any more"
         return (condition(gang, PREEMPTED, False, "NotPreempted", message, now),) if has_one else ()
     messages = {

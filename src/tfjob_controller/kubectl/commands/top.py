@@ -15,19 +15,19 @@ from tfjob_controller.kubectl.session import Session
 _MEBIBYTE = 2**20
 
 
-def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: for each node its jobs, then other pods, reservations, and what is free."""
+def rows_of(cluster: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: for each node its jobs, then other pods, reservations, and free resources."""
     space = ["Namespace"] if with_namespace else []
-    devices = _devices(found)
+    devices = _devices(cluster)
     headers = ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"]
     blank = [""] * len(space)
     rows: list[list[str]] = []
-    usages = {usage.node: usage for usage in found.nodes or ()}
-    for node in sorted({holding.node for holding in found.holdings} | set(usages)):
-        for each in (holding for holding in found.holdings if holding.node == node):
-            own = [each.namespace] if with_namespace else []
-            job = f"{each.job} (deleted)" if each.deleted else each.job
-            rows.append([node, *own, job, *_cells(each.requests, devices), replica_ranges(each.replicas)])
+    usages = {usage.node: usage for usage in cluster.nodes or ()}
+    for node in sorted({holding.node for holding in cluster.holdings} | set(usages)):
+        for holding in (holding for holding in cluster.holdings if holding.node == node):
+            own = [holding.namespace] if with_namespace else []
+            job = f"{holding.job} (deleted)" if holding.deleted else holding.job
+            rows.append([node, *own, job, *_cells(holding.requests, devices), replica_ranges(holding.replicas)])
         if (usage := usages.get(node)) is not None:
             rows.append([node, *blank, "(other pods)", *_cells(usage.others, devices), _pods(usage.others)])
             if usage.reserved:
@@ -36,10 +36,12 @@ def rows_of(found: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], li
     return headers, rows
 
 
-def _devices(found: ClusterUsage) -> list[str]:
+def _devices(cluster: ClusterUsage) -> list[str]:
     """Extended resources, such as nvidia.com/gpu: a column each."""
-    every = [holding.requests for holding in found.holdings] + [usage.allocatable for usage in found.nodes or ()]
-    return sorted({resource for amounts in every for resource in amounts if "/" in resource})
+    quantities = [holding.requests for holding in cluster.holdings] + [
+        usage.allocatable for usage in cluster.nodes or ()
+    ]
+    return sorted({resource for amounts in quantities for resource in amounts if "/" in resource})
 
 
 def _cells(quantities: Mapping[str, str], devices: Sequence[str]) -> list[str]:
@@ -54,13 +56,13 @@ def _pods(quantities: Mapping[str, str]) -> str:
 
 
 def show_usage(session: Session, parsed: Namespace) -> int:
-    found, why = read_usage(session.requester, session.scope)
+    usage, why = read_usage(session.requester, session.scope)
     if why:
         print_notice(f"Free capacity is not shown: {why}")
     if is_for_programs(parsed.output):
-        return print_value(found, parsed.output)
-    if not found.holdings and not found.nodes:
+        return print_value(usage, parsed.output)
+    if not usage.holdings and not usage.nodes:
         print_notice(f"No job uses resources in {session.scope_text}.")
         return 0
-    Screen().table(*rows_of(found, with_namespace=not session.scope), with_headers=not parsed.no_headers)
+    Screen().table(*rows_of(usage, with_namespace=not session.scope), with_headers=not parsed.no_headers)
     return 0
