@@ -45,6 +45,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The parsed command line; `program` is what follows `--`. Raises `UsageError`; exits for `--help`."""
     dashes = list(argv).index("--") if "--" in argv else len(argv)
     own, program = _as_flags(command_first(with_values(argv[:dashes]))), list(argv[dashes + 1 :])
+    if dashes and not own:
+        raise UsageError("a command is needed", build_parser(None).format_help().rstrip())
     called = command_of(own[0]) if own else None
     if called is None and own and own[0] not in ROOT_FLAGS:
         hides = has_token(own)

@@ -96,7 +96,8 @@ def with_values(argv: Sequence[str]) -> list[str]:
 def command_first(argv: Sequence[str]) -> Sequence[str]:
     """Moves connection flags behind the command; as for kubectl, they may stand before it.
 
-    A flag that stands in place of a command needs no cluster, so that those before it are left out.
+    A flag that stands in place of a command needs no cluster, so that those before it are left out. Returns nothing if
+    there is no command.
     """
     parser = ArgumentParser(add_help=False)
     add_connection_flags(parser)
@@ -114,7 +115,7 @@ def command_first(argv: Sequence[str]) -> Sequence[str]:
             # The error is about this flag; with an empty token before it, it may be the token.
             return argv if has_token(argv) else argv[index:]
         index += 1 if equals or action.nargs == 0 else 2
-    return [argv[index], *argv[:index], *argv[index + 1 :]] if index < len(argv) else argv
+    return [argv[index], *argv[:index], *argv[index + 1 :]] if index < len(argv) else []
 
 
 def has_token(arguments: Iterable[str]) -> bool:

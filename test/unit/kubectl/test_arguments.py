@@ -97,7 +97,15 @@ def test_a_level_of_verbosity_may_precede_the_command(flag: str, level: int) -> 
     assert parse([flag, "explain", "train"]).verbosity == level
 
 
-@pytest.mark.parametrize("words", [("-n",), ("-n", "team"), ("-n", "list"), ("-x", "list")], ids=" ".join)
-def test_flags_without_a_command_or_unknown_before_it_are_refused(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("line", ["-n", "-nteam", "-n team", "-n list", "--token s3cret", "-v6 --context other"])
+def test_flags_without_a_command_list_the_commands(line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line.split())
+    assert str(caught.value) == "a command is needed"
+    assert {command.name for command in COMMANDS} <= set(caught.value.usage.split())
+    assert "s3cret" not in caught.value.usage
+
+
+def test_an_unknown_flag_before_a_command_is_refused() -> None:
     with pytest.raises(UsageError, match="kubectl tfjob --help"):
-        parse(words)
+        parse(["-x", "list"])

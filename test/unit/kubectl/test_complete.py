@@ -25,6 +25,7 @@ def words(line: str) -> list[str]:
         ("--v", ["--version"]),
         ("list -o ", ["table", "wide", "json", "yaml", "name"]),
         ("-n team --context=x list -o w", ["wide"]),
+        ("-n team su", ["submit", "suspend"]),
         ("list --output=j", ["json"]),
         ("list --kind t", ["tfjob", "trainjob"]),
         ("list --all", ["--all-namespaces"]),
