@@ -24,6 +24,7 @@ from tfjob_controller.flags import (
     options_of,
     read_options,
 )
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.util.commandline import UsageError
 
 # Options of every command.
@@ -355,6 +356,11 @@ class DashboardOptions:
         TEXT, "", "URL of the API server. Empty: the API server of the cluster in which the dashboard runs as a pod."
     )
     api_server_ca_file: str = option(FILE, SERVICE_ACCOUNT_CA, "CA of the API server, PEM.")
+    controller_namespace: str = option(
+        NAMESPACE,
+        SYSTEM_NAMESPACE,
+        "Namespace of the controller and the gang scheduler. Only Leases and pods there show whether they run.",
+    )
     log_format: str = _log_format()
     log_level: str = _log_level()
 
@@ -377,6 +383,8 @@ def resolve_dashboard(flags: Mapping[str, str], environ: Mapping[str, str]) -> D
         )
     if not (address.is_loopback or options.hosts):
         raise UsageError("--hosts is empty: give the host names by which browsers reach the dashboard")
+    if not options.controller_namespace:
+        raise UsageError("--controller-namespace is empty: give the namespace in which the controller is installed")
     return options
 
 

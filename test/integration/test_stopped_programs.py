@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -20,9 +20,10 @@ from tfjob_controller.client.diagnostics.diagnosis import Diagnosis, diagnose
 from tfjob_controller.client.gangqueue import read_queue
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.reader import Connection
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, server_now
+from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
+from tfjob_controller.kube.requester import server_now
 
 pytestmark = pytest.mark.cluster
 
@@ -40,6 +41,12 @@ def programs(cluster: Cluster) -> Iterator[None]:
         running_controller(cluster.kubeconfig, NAMESPACE, **elected),
     ):
         yield
+
+
+def renewal(cluster: Cluster, program: str) -> datetime:
+    """When the program renewed its Lease last, by the clock of the API server."""
+    lease = cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{program}")
+    return max(datetime.fromisoformat(entry["time"]) for entry in lease["metadata"]["managedFields"])
 
 
 @pytest.fixture
@@ -67,7 +74,10 @@ def test_reports_are_no_longer_the_present_state_once_their_programs_have_stoppe
         queue = read_queue(requester, NAMESPACE)
         assert queue.report is not None
         assert queue.report.state == "running"
-    later = datetime.now(UTC) + timedelta(minutes=12, seconds=45)
+    renewals = {program: renewal(gang_cluster, program) for program in (CONTROLLER, GANG_SCHEDULER)}
+    # The controller stops first, and programs take their time on a busy machine.
+    later = renewals[GANG_SCHEDULER] + timedelta(minutes=12, seconds=45)
+    minutes = {program: (later - renewed) // timedelta(minutes=1) for program, renewed in renewals.items()}
     monkeypatch.setattr(requester, "server_time", lambda: later)
     diagnosis = explained(job)
     assert diagnosis.now.startswith("the gang scheduler stopped 12m ago; its last report: its gang does not fit even")
@@ -77,7 +87,7 @@ def test_reports_are_no_longer_the_present_state_once_their_programs_have_stoppe
     assert queue.report is not None
     what = "its last report may be out of date"
     notices = [
-        f"The {title} stopped 12m ago; {what}; {deployment.format(program)}"
+        f"The {title} stopped {minutes[program]}m ago; {what}; {deployment.format(program)}"
         for title, program in (("controller", CONTROLLER), ("gang scheduler", GANG_SCHEDULER))
     ]
     assert queue.report.notice(later) == notices[1]

@@ -12,7 +12,8 @@ from tfjob_controller.client.reader import Connection
 from tfjob_controller.client.validation import check_children, validate_manifest
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
-from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
+from tfjob_controller.kube.requester import Requester, server_now
 
 _LISTING = "`client.jobs(all_namespaces=True)`"
 
@@ -39,13 +40,20 @@ class Client:
         self._close: Callable[[], None] = transport.close
 
     @classmethod
-    def over(cls, requester: Requester, namespace: str, origin: str = "this client", listing: str = LISTING) -> Client:
+    def over(
+        cls,
+        requester: Requester,
+        namespace: str,
+        origin: str = "this client",
+        listing: str = LISTING,
+        controller_namespace: str = SYSTEM_NAMESPACE,
+    ) -> Client:
         """A client over a transport that the caller closes.
 
         For errors: `origin` describes the address of the server, `listing` is the command or call that lists jobs.
         """
         client = cls.__new__(cls)
-        client._connection = Connection(requester, namespace, origin, listing)
+        client._connection = Connection(requester, namespace, origin, listing, controller_namespace)
         client._close = lambda: None
         return client
 
@@ -88,7 +96,7 @@ class Client:
                     if kind is not None or not error.is_not_found:
                         raise
         snapshots.sort(key=lambda snapshot: (snapshot.metadata.namespace, snapshot.metadata.name, snapshot.kind.word))
-        return job_table([Job(self._connection, snapshot) for snapshot in snapshots], self._connection.clock.now())
+        return job_table([Job(self._connection, snapshot) for snapshot in snapshots], server_now(self._connection.requester))
 
     def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
         """The job of that name. `kind` is required where both kinds have one."""

@@ -38,6 +38,7 @@ from tfjob_controller.client.usage import member_requests
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import Requester
 
 UNSEEN = "no gang scheduler has processed it yet"
@@ -110,8 +111,10 @@ class GangQueue:
     report: StatusReport | None = None
 
 
-def read_queue(requester: Requester, namespace: str) -> GangQueue:
+def read_queue(requester: Requester, namespace: str, controller_namespace: str = SYSTEM_NAMESPACE) -> GangQueue:
     """Returns the queue of a namespace, or of all if it is "". Positions are those in the whole cluster.
+
+    The gang scheduler is installed in `controller_namespace`.
 
     Raises `ApiError`, and `ClientError` if the cluster has no Gangs.
     """
@@ -126,7 +129,7 @@ def read_queue(requester: Requester, namespace: str) -> GangQueue:
     if not gangs:
         return queue
     reported = max(item.reported for item in gangs)
-    return replace(queue, report=read_report(requester, GANG_SCHEDULER, reported))
+    return replace(queue, report=read_report(requester, GANG_SCHEDULER, reported, controller_namespace))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tfjob_controller.client.text import Columns, Table, age, html_fields
 from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_deletion, is_reached
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
+from tfjob_controller.kube.requester import server_now
 
 if TYPE_CHECKING:
     from tfjob_controller.client.diagnostics.description import Description, EventRow
@@ -134,7 +135,7 @@ class Job:
         """Why the job does or does not run: replicas, conditions, events. Reads them now."""
         from tfjob_controller.client.diagnostics.description import describe
         from tfjob_controller.client.diagnostics.replicas import replica_views
-        from tfjob_controller.client.reports import CONTROLLER, job_reports, server_now
+        from tfjob_controller.client.reports import CONTROLLER, job_reports
 
         snapshot = self.refresh().snapshot
         requester = self._connection.requester
@@ -143,7 +144,7 @@ class Job:
             reader = self._reader()
             views = replica_views(snapshot.job, reader.children(snapshot.job), now)
             gangs = reader.gangs(snapshot) if snapshot.waits_for_capacity else ()
-            reports = job_reports(requester, snapshot, gangs)
+            reports = job_reports(requester, snapshot, gangs, self._connection.controller_namespace)
             is_ours = not snapshot.has_ended and is_managed_here(snapshot.job.spec.managed_by)
             notices = [report.notice(now) for report in reports.values() if is_ours]
             return describe(snapshot.job, views, reader.events, reports[CONTROLLER].time, notices)

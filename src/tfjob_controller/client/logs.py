@@ -14,12 +14,11 @@ from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_vi
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
-from tfjob_controller.client.reports import server_now
 from tfjob_controller.jobs.state.podreasons import in_words, why_never_started
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
 from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.trainingjob import is_finished
-from tfjob_controller.kube.requester import LineStream, Requester
+from tfjob_controller.kube.requester import LineStream, Requester, server_now
 
 ALL_REPLICAS = "all"
 # A program may print nothing for hours; TCP keepalive detects a dead connection.

@@ -28,6 +28,7 @@ from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, PathError, Resource, controller_of
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock, RealClock
 
@@ -136,13 +137,14 @@ class Connection:
     """The connection of a client. Thread-safe.
 
     For messages: `origin` describes the address of the server and where it is configured, `listing` the command or call
-    that lists jobs.
+    that lists jobs. The controller and the gang scheduler are installed in `controller_namespace`.
     """
 
     requester: Requester
     namespace: str
     origin: str
     listing: str = LISTING
+    controller_namespace: str = SYSTEM_NAMESPACE
     clock: Clock = field(default_factory=RealClock)
 
     def of(self, kind: ClientKind) -> ResourceClient[Snapshot]:

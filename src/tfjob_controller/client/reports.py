@@ -13,7 +13,7 @@ include Leases; whoever cannot read them is told who reported a status and how o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -46,7 +46,8 @@ class StatusReport(msgspec.Struct, frozen=True):
 
     `state` is `RUNNING`; `STOPPED`: the Lease in `namespace` was `renewed` last at that time; `NO_LEASE`: there is
     neither a Lease nor a ready pod; or `UNKNOWN`: the Lease cannot be read, something else shows that a program may
-    run, or the API server's time is not known. Times are RFC 3339, or empty. `now` is `server_now` in all texts.
+    run, or the API server's time is not known. Times are RFC 3339, or empty. In all texts
+    `now` is the API server's time.
     """
 
     by: str
@@ -108,11 +109,6 @@ def status_time(item: bytes | msgspec.Raw) -> str:
 
 def _status_time(managed: ManagedObject) -> str:
     return max((entry.time for entry in managed.metadata.managed_fields if "f:status" in entry.fields_v1), default="")
-
-
-def server_now(requester: Requester) -> datetime:
-    """The API server's time by its last response; before the first one that has a time, that of this machine."""
-    return requester.server_time() or datetime.now(UTC)
 
 
 def job_reports(

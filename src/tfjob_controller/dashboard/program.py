@@ -38,7 +38,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
     log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
     try:
         serve_all_users(
-            TokenUsers(server, RealClock()),
+            TokenUsers(server, RealClock(), options.controller_namespace),
             (address.host, address.port),
             hosts,
             token_header=options.token_header,

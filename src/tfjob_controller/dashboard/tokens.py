@@ -46,9 +46,10 @@ class TokenUsers:
     connections as well, also for each person.
     """
 
-    def __init__(self, server: ServerConfig, clock: Clock) -> None:
+    def __init__(self, server: ServerConfig, clock: Clock, controller_namespace: str) -> None:
         self._server = server
         self._clock = clock
+        self._controller_namespace = controller_namespace
         self._lock = threading.Lock()
         self._users: dict[str, User] = {}
 
@@ -72,7 +73,16 @@ class TokenUsers:
                 transport.close()
                 return known
             closing = self._closing(identity, transport)
-            user = User(identity, transport, "", one_line(person), self._clock, closing, person=person)
+            user = User(
+                identity,
+                transport,
+                "",
+                one_line(person),
+                self._clock,
+                closing,
+                person=person,
+                controller_namespace=self._controller_namespace,
+            )
             self._users[identity] = user
         return user
 

@@ -25,6 +25,7 @@ from tfjob_controller.dashboard.shares import Shares, namespace_of_account
 from tfjob_controller.kube.accessreviews import may
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 
@@ -67,7 +68,8 @@ class User:
     """One person's connection. Thread-safe; `close` ends its requests.
 
     `identity` is the same for all sessions with the same credentials, so that they can share what was read. `person` is
-    the username of the API server's review, by which people share the dashboard; by default it is the identity.
+    the username of the API server's review, by which people share the dashboard; by default it is the identity. The
+    controller and the gang scheduler are installed in `controller_namespace`.
     """
 
     def __init__(
@@ -80,13 +82,15 @@ class User:
         close: Callable[[], None] = lambda: None,
         *,
         person: str = "",
+        controller_namespace: str = SYSTEM_NAMESPACE,
     ) -> None:
         self.identity = identity
         self.person = person or identity
         self.requester = requester
         self.namespace = namespace
         self.origin = origin
-        self.client = Client.over(requester, namespace, origin, "the page with all jobs")
+        self.controller_namespace = controller_namespace
+        self.client = Client.over(requester, namespace, origin, "the page with all jobs", controller_namespace)
         self.close = close
         self._lock = threading.Lock()
         self._allowed: TTLCache[tuple[str, ...], bool] = TTLCache(

@@ -6,7 +6,7 @@ Modules take a `Requester`, so that they do not depend on HTTP and tests can scr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from tfjob_controller.kube.flowcontrol import Priority
@@ -49,6 +49,11 @@ class Requester(Protocol):
 
     def server_time(self) -> datetime | None:
         """The present time of the API server, to a second, by its last response; None if no response had a time."""
+
+
+def server_now(requester: Requester) -> datetime:
+    """The API server's time by its last response; before the first one that has a time, that of this machine."""
+    return requester.server_time() or datetime.now(UTC)
 
 
 class LineStream(Protocol):

@@ -68,6 +68,11 @@ def _add_explain(parser: ArgumentParser) -> None:
         action="store_true",
         help="also print the controller's log lines about the job, with their reconcile ids",
     )
+    _add_controller_namespace(parser)
+    add_output(parser, TABLE, JSON, YAML)
+
+
+def _add_controller_namespace(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--controller-namespace",
         type=namespace_argument,
@@ -75,7 +80,6 @@ def _add_explain(parser: ArgumentParser) -> None:
         metavar="NAME",
         help=f"namespace of the controller; default: {SYSTEM_NAMESPACE}",
     )
-    add_output(parser, TABLE, JSON, YAML)
 
 
 def _add_logs(parser: ArgumentParser) -> None:
@@ -136,6 +140,7 @@ def _add_dashboard(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
     )
+    _add_controller_namespace(parser)
 
 
 READ_COMMANDS = (

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import pytest
 
 from helpers.memoryapi import MemoryApi
-from tfjob_controller.client import reports
-from tfjob_controller.client.reports import CONTROLLER, StatusReport, read_report, server_now, status_time
+from tfjob_controller.client.reports import CONTROLLER, StatusReport, read_report, status_time
+from tfjob_controller.kube import requester
+from tfjob_controller.kube.requester import server_now
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STATUS_TIME, RECENT, OLD = "2026-01-01T11:40:00Z", "2026-01-01T11:59:50Z", "2026-01-01T11:48:00Z"
@@ -67,7 +68,7 @@ def test_the_clock_of_the_api_server_decides_and_not_that_of_the_reader(
         def now(cls, tz: tzinfo | None = None) -> ReadersClock:
             return cls.fromtimestamp((NOW + timedelta(hours=hours)).timestamp(), tz)
 
-    monkeypatch.setattr(reports, "datetime", ReadersClock)
+    monkeypatch.setattr(requester, "datetime", ReadersClock)
     lease(api, "tfjob-system", RECENT)
     assert read(api).state == "running"
     lease(api, "tfjob-system", OLD)

@@ -20,7 +20,6 @@ from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
-from tfjob_controller.client.reports import server_now
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
 from tfjob_controller.dashboard.gantt import gantt
@@ -33,6 +32,7 @@ from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
+from tfjob_controller.kube.requester import server_now
 
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5
@@ -212,12 +212,13 @@ def _manifest_reader(request: Request) -> Callable[[Job], str]:
 
 def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
     description = job.describe()
-    case = collect_diagnostics(user.requester, job.snapshot)
+    case = collect_diagnostics(user.requester, job.snapshot, user.controller_namespace)
     now = server_now(user.requester)
     entries = fold_entries(timeline(case))
     return rendering.render(
         "job_view.html",
         job=job,
+        now=now,
         diagnosis=diagnose(case, now),
         reported=reported_text(description, now),
         summary=summary(description),

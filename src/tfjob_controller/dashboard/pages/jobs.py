@@ -19,6 +19,7 @@ from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import server_now
 
 # A page that is opened waits so long for the first list, and shows its rows once they arrive otherwise.
 _FIRST_LIST_SECONDS = 2.0
@@ -103,5 +104,11 @@ def _rendered(feed: JobFeed, user: User, selection: Selection) -> str:
     if not notice and not rows and selection.namespace:
         notice = namespace_problem(user.requester, selection.namespace)
     return rendering.render(
-        "jobs_table.html", notice=notice, shown=shown, selection=selection, losses=feed.losses, states=STATES
+        "jobs_table.html",
+        notice=notice,
+        shown=shown,
+        selection=selection,
+        losses=feed.losses,
+        states=STATES,
+        now=server_now(user.requester),
     )

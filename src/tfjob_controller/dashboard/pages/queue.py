@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import held_text, read_queue, report_origin, share_text
-from tfjob_controller.client.reports import server_now
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.requester import server_now
 
 
 async def queue_page(request: Request) -> Response:
@@ -19,7 +19,7 @@ async def queue_page(request: Request) -> Response:
     try:
         namespace = await rendering.namespace_of(request)
         queue = await rendering.services(request).queues.get(
-            user, namespace, lambda: read_queue(user.requester, namespace)
+            user, namespace, lambda: read_queue(user.requester, namespace, user.controller_namespace)
         )
     except (ApiError, ClientError) as error:
         if not rendering.is_forbidden(error):

@@ -37,6 +37,7 @@ from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.names import namespace_violation
+from tfjob_controller.kube.requester import server_now
 from tfjob_controller.util.clock import Clock
 
 FOLDER = Path(__file__).parent.parent
@@ -212,16 +213,11 @@ def figure(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def age_of(moment: str | None) -> Markup:
+def age_of(moment: str | None, now: datetime) -> Markup:
     """Returns the age as an element that dashboard.js keeps up to date."""
     if not moment:
         return Markup("")
-    return Markup('<time class="age" datetime="{}">{}</time>').format(moment, age(moment, datetime.now(UTC)))
-
-
-def clock() -> str:
-    """Returns the time of this machine, from which browsers count, independent of their own clocks."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Markup('<time class="age" datetime="{}">{}</time>').format(moment, age(moment, now))
 
 
 def url(path: str, parameters: Mapping[str, str]) -> str:
@@ -236,7 +232,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(line=one_line, age=age_of, figure=figure, sparkline=sparkline)
-_templates.globals.update(url=url, job_url=job_url, clock=clock, job_kinds=[kind.resource.kind for kind in KINDS])
+_templates.globals.update(url=url, job_url=job_url, job_kinds=[kind.resource.kind for kind in KINDS])
 
 
 def render(name: str, **values: Any) -> str:
@@ -244,9 +240,14 @@ def render(name: str, **values: Any) -> str:
 
 
 def page(request: Request, name: str, status_code: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page; the templates of pages extend base.html."""
+    """A whole page; the templates of pages extend base.html.
+
+    Ages count from `now`, the time of the API server: the clocks of this machine and of browsers may be wrong.
+    """
     session: BrowserSession | None = getattr(request.state, "session", None)
-    return HTMLResponse(render(name, request=request, session=session, chosen=chosen(request), **values), status_code)
+    now = server_now(session.user.requester) if session is not None else datetime.now(UTC)
+    html = render(name, request=request, session=session, chosen=chosen(request), now=now, **values)
+    return HTMLResponse(html, status_code)
 
 
 def problem_page(request: Request, error: Exception, origin: str) -> Response:

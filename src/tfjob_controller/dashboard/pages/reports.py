@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, STOPPED, StatusReport, read_report, server_now
+from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, STOPPED, StatusReport, read_report
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.turns import BusyError
+from tfjob_controller.kube.requester import server_now
 
 
 async def reports_part(request: Request) -> Response:
@@ -17,7 +18,8 @@ async def reports_part(request: Request) -> Response:
     user = rendering.user_of(request)
 
     def read() -> Sequence[StatusReport]:
-        return [read_report(user.requester, program, "") for program in (CONTROLLER, GANG_SCHEDULER)]
+        where = user.controller_namespace
+        return [read_report(user.requester, program, "", where) for program in (CONTROLLER, GANG_SCHEDULER)]
 
     try:
         reports = await rendering.services(request).reports.get(user, "reports", read)

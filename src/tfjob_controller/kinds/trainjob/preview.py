@@ -6,7 +6,6 @@ Nothing is known where the user may not read runtimes, or a framework was added 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -26,7 +25,7 @@ from tfjob_controller.kinds.trainjob.runtimes import RuntimeResolver, implied_fr
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Resource
-from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.requester import Requester, server_now
 
 # Errors name this many of the existing runtimes.
 _NAMED = 10
@@ -43,7 +42,7 @@ def preview_plan(job: TrainJob, requester: Requester) -> Plan | None:
         namespaced, cluster = _runtimes(job, requester)
     except _UnknownError:
         return None
-    resolved = RuntimeResolver(namespaced, cluster).resolve(job, datetime.now(UTC))
+    resolved = RuntimeResolver(namespaced, cluster).resolve(job, server_now(requester))
     identified = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, uid=_UID))
     return build_train_plan(Recipe(identified, resolved.framework, resolved.spec, ControllerConfig()))
 

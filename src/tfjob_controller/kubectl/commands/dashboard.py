@@ -20,7 +20,14 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
     from tfjob_controller.util.clock import RealClock
 
     namespace = "" if parsed.all_namespaces else session.namespace
-    user = User("kubeconfig", session.requester, namespace, session.config.origin, RealClock())
+    user = User(
+        "kubeconfig",
+        session.requester,
+        namespace,
+        session.config.origin,
+        RealClock(),
+        controller_namespace=parsed.controller_namespace,
+    )
 
     def announce(address: str) -> None:
         print_line(address, flush=True)

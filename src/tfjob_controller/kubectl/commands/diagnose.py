@@ -17,8 +17,8 @@ from tfjob_controller.client.diagnostics.timeline import (
     sort_entries,
     timeline,
 )
-from tfjob_controller.client.reports import server_now
 from tfjob_controller.client.text import ago
+from tfjob_controller.kube.requester import server_now
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
-from tfjob_controller.client.reports import server_now
 from tfjob_controller.client.text import age
+from tfjob_controller.kube.requester import server_now
 from tfjob_controller.kubectl.command import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
