@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tfjob_controller.api.common.core import PODS, ContainerStatus, Pod, Terminated
-from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_views
+from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_blamed, replica_views
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
@@ -108,8 +108,7 @@ class LogReader:
     def _default(self, views: Sequence[ReplicaState]) -> ReplicaState:
         """The replica that the reason of a failed job names first, or else the chief, which comes first."""
         by_id = {view.replica.id: view for view in views}
-        named = (by_id.get(clause.partition(" ")[0].rstrip(":")) for clause in self._failure.split("; "))
-        cause = next((view for view in named if view is not None), None)
+        cause = by_id.get(replica_blamed(self._failure, by_id))
         if cause is None or cause is views[0]:
             return views[0]
         chosen = cause if self._has_log(cause) or not self._has_log(views[0]) else views[0]

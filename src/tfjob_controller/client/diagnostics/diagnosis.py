@@ -17,12 +17,14 @@ from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
+from tfjob_controller.client.diagnostics.replicas import replica_blamed
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
-from tfjob_controller.jobs.state.pods import blocking_init_container
+from tfjob_controller.jobs.state.pods import blocking_init_container, last_exit, newest
+from tfjob_controller.jobs.state.terminations import why_never_started
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished, ready_by_role
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
@@ -63,7 +65,7 @@ def _first(case: Diagnostics, job: AnyJob, status: TrainingStatus) -> Diagnosis:
         _in_deleted_namespace(case)
         or _deleted(job)
         or _managed_elsewhere(job)
-        or _ended(job, status)
+        or _ended(case, status)
         or _invalid(job)
         or _unobserved(job, status)
         or _hindered(status)
@@ -133,18 +135,46 @@ def _managed_elsewhere(job: AnyJob) -> Diagnosis | None:
     return Diagnosis(now, "that controller decides; see its log", is_final=True)
 
 
-def _ended(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
+def _ended(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     if not is_finished(status):
         return None
-    how = "it has succeeded" if status.phase == "Done" else f"it has failed: {status.reason}"
+    has_succeeded = status.phase == "Done"
+    how = "it has succeeded" if has_succeeded else f"it has failed: {status.reason}"
+    log = "" if has_succeeded else _log_of_failure(case, status)
+    first, subject = (f"see the log of {log}; ", "the job") if log else ("", "it")
+    if gone_at := _deletion_time(case.seen.job, status):
+        return Diagnosis(how, f"{first}{subject} is deleted at {gone_at} (ttlSecondsAfterFinished)")
+    then = f"{subject} stays until it is deleted; to run it again, delete it and submit it again"
+    return Diagnosis(how, f"{first or 'nothing: '}{then}", is_final=True)
+
+
+def _deletion_time(job: AnyJob, status: TrainingStatus) -> str:
+    """When the controller deletes a job that has ended; empty if it keeps it."""
     ttl, end = kind_of(job).work_of(job).ttl_seconds_after_finished, status.completion_time
     # A time that was edited by hand may be none.
     moment = parse_time_or_none(end)
     if ttl is None or moment is None or ttl_seconds_left(ttl, end, moment) is None:
-        then = "nothing: it stays until it is deleted; to run it again, delete it and submit it again"
-        return Diagnosis(how, then, is_final=True)
-    gone_at = format_time(moment + timedelta(seconds=ttl))
-    return Diagnosis(how, f"it is deleted at {gone_at} (ttlSecondsAfterFinished)")
+        return ""
+    return format_time(moment + timedelta(seconds=ttl))
+
+
+def _log_of_failure(case: Diagnostics, status: TrainingStatus) -> str:
+    """The replica because of which the job has failed, and the command that prints its log; empty if it has none."""
+    replica = replica_blamed(status.reason, {replica_of(pod) for pod in case.pods})
+    pod = newest([msgspec.convert(pod, Pod) for pod in case.pods if replica_of(pod) == replica])
+    if pod is None or not replica:
+        return ""
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        exited = last_exit(container)
+        if exited is not None and exited.exit_code != 0 and not why_never_started(exited):
+            previous = " -p" if container.state.terminated is None else ""
+            return f"{replica}: {_logs_command(case, replica)}{previous}"
+    return ""
+
+
+def _logs_command(case: Diagnostics, replica: str) -> str:
+    meta, word = case.seen.metadata, case.seen.kind.word
+    return f"kubectl tfjob logs {word}/{meta.name} -n {meta.namespace} --replica {replica}"
 
 
 def _invalid(job: AnyJob) -> Diagnosis | None:
@@ -266,8 +296,7 @@ def _initializing(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
         return None
     replica, container_name = min(running.items())
     more = f" (also in {len(running) - 1} more)" if len(running) > 1 else ""
-    meta, word = case.seen.metadata, case.seen.kind.word
-    log = f"kubectl tfjob logs {word}/{meta.name} -n {meta.namespace} --replica {replica} -c {container_name}"
+    log = f"{_logs_command(case, replica)} -c {container_name}"
     return Diagnosis(f"{replica}: its init container {container_name} runs{more}", f"its program starts then; {log}")
 
 

@@ -7,6 +7,7 @@ without an end of its own was stopped with the job, or never started.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -35,6 +36,12 @@ def replica_views(job: AnyJob, observed: ObservedState, now: datetime) -> tuple[
     effective = effective_plan(plan, observed, status)
     views = views_of_plan(effective, observed, status, now)
     return _at_the_end(effective, views, observed) if has_ended(status) else views
+
+
+def replica_blamed(reason: str, replicas: Container[str]) -> str:
+    """Returns the replica that the reason of a failed job names first; empty if it names none of `replicas`."""
+    names = (clause.partition(" ")[0].rstrip(":") for clause in reason.split("; "))
+    return next((name for name in names if name in replicas), "")
 
 
 def has_ended(status: TrainingStatus) -> bool:

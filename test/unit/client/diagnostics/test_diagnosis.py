@@ -331,6 +331,56 @@ def test_a_report_is_the_present_state_only_while_its_program_runs(
     assert given.next.startswith(next_)
 
 
+def ended(exit_code: int, reason: str = "Error", message: str = "") -> Object:
+    return {"terminated": {"exitCode": exit_code, "reason": reason, "message": message}}
+
+
+CANNOT_START = ended(128, "StartError", 'exec: "pyhton3": executable file not found in $PATH: unknown')
+STAYS = "stays until it is deleted; to run it again, delete it and submit it again"
+
+
+@pytest.mark.parametrize(
+    ("containers", "next_"),
+    [
+        pytest.param({"containerStatuses": [{"name": "tensorflow", "state": ended(1)}]}, "LOG; the job STAYS", id="it"),
+        pytest.param(
+            {"containerStatuses": [{"name": "tensorflow", "state": {"running": {}}, "lastState": ended(1)}]},
+            "LOG -p; the job STAYS",
+            id="its program was restarted",
+        ),
+        pytest.param(
+            {"initContainerStatuses": [{"name": "fetch", "state": ended(2)}], "containerStatuses": []},
+            "LOG; the job STAYS",
+            id="its init container",
+        ),
+        pytest.param(
+            {"containerStatuses": [{"name": "tensorflow", "state": CANNOT_START}]},
+            "nothing: it STAYS",
+            id="its program never started",
+        ),
+        pytest.param(
+            {"containerStatuses": [{"name": "tensorflow", "state": ended(0)}]}, "nothing: it STAYS", id="no failure"
+        ),
+        pytest.param(None, "nothing: it STAYS", id="its pod is gone"),
+    ],
+)
+def test_a_failed_job_names_the_command_that_prints_why(containers: Object | None, next_: str) -> None:
+    failed = [] if containers is None else [pod("worker-1", phase="Failed", **containers)]
+    other = pod("master-0", phase="Failed", containerStatuses=[{"name": "tensorflow", "state": ended(137)}])
+    status = {"phase": "Failed", "reason": "2 replicas failed; worker-1: exit code 1", "observedGeneration": 1}
+    log = "see the log of worker-1: kubectl tfjob logs tfjob/train -n team --replica worker-1"
+    given = diagnose(case(status, pods=[other, *failed]), NOW)
+    assert given.next == next_.replace("LOG", log).replace("STAYS", STAYS)
+
+
+def test_the_log_of_a_failed_job_is_named_with_the_time_when_it_is_deleted() -> None:
+    failed = pod("worker-1", phase="Failed", containerStatuses=[{"name": "tensorflow", "state": ended(1)}])
+    status = {"phase": "Failed", "reason": "worker-1 failed: exit code 1", "completionTime": "2026-01-01T00:00:10Z"}
+    given = diagnose(case(status, spec={"ttlSecondsAfterFinished": 50}, pods=[failed]), NOW)
+    log = "see the log of worker-1: kubectl tfjob logs tfjob/train -n team --replica worker-1"
+    assert given.next == f"{log}; the job is deleted at 2026-01-01T00:01:00Z (ttlSecondsAfterFinished)"
+
+
 def test_a_pod_that_has_ended_or_goes_holds_nothing_up() -> None:
     gone, ended = waiting("ImagePullBackOff"), waiting("ErrImagePull")
     gone["metadata"]["deletionTimestamp"] = CREATED
