@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from helpers.kubectl import Kubectl
+from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.poll import eventually
-from helpers.renderings import ANOTHER_NAMESPACE, SYSTEM, named, our_own, render, render_with
+from helpers.renderings import ANOTHER_NAMESPACE, JOBS, SYSTEM, named, our_own, render, render_with
 from tfjob_controller.client.errors import CLUSTER_VIEWER
 
 pytestmark = pytest.mark.cluster
@@ -28,6 +29,8 @@ INSTALLS = [
     ("gang-affinity",),
     # Every component that adds objects.
     ("ha-monitored", "dashboard", "kubeflow-trainer", "node-autoscaler", "progress-server"),
+    ("namespaced",),
+    ("namespaced", "priority-class", "network-policies", "dashboard", "kubeflow-trainer", "progress-server"),
 ]
 
 Object = dict[str, Any]
@@ -54,17 +57,36 @@ def render_in(
     return render(kubectl, folder)
 
 
+def render_copy_in(namespace: str, folder: Path, *components: str) -> list[Object]:
+    """Renders a copy of the overlay for one namespace, as its file describes it; the jobs are in `JOBS`-x."""
+    shutil.copytree(MANIFESTS, folder / "manifests")
+    copy = shutil.copytree(MANIFESTS / "overlays" / "namespaced", folder / "manifests" / "overlays" / "copy")
+    for part, before, after in (("system", SYSTEM, namespace), ("jobs", JOBS, f"{JOBS}-x")):
+        path = copy / part / "kustomization.yaml"
+        path.write_text(path.read_text().replace(f"namespace: {before}\n", f"namespace: {after}\n"))
+    path = copy / "kustomization.yaml"
+    text = yaml.safe_load(path.read_text())
+    text["components"] = [f"../../components/{component}" for component in components]
+    text["transformers"] = ["../../transformers/another-namespace"]
+    path.write_text(yaml.safe_dump(text))
+    return render(Kubectl(Path(os.devnull), folder / "cache"), copy)
+
+
 @pytest.mark.parametrize("install", INSTALLS, ids="+".join)
 def test_an_install_in_another_namespace_names_no_object_of_the_default_one(
     tmp_path: Path, install: tuple[str, ...]
 ) -> None:
-    rendered = render_in("team-x", tmp_path, *install)
+    overlay, *components = install
+    is_copy = overlay == "namespaced"
+    rendered = render_copy_in("team-x", tmp_path, *components) if is_copy else render_in("team-x", tmp_path, *install)
     text = yaml.safe_dump(rendered)
     # The class of priority and the network policy have that name too.
     assert SYSTEM not in re.sub(
         rf"(name: {SYSTEM}|ClassName: {SYSTEM}-team-x|name: {SYSTEM}-team-x)$", "", text, flags=re.MULTILINE
     )
     assert "system:serviceaccount:team-x:tfjob-controller" in text
+    spaces = {entry["metadata"].get("namespace") for entry in rendered if not CLUSTER_WIDE.fullmatch(entry["kind"])}
+    assert spaces == ({"team-x", f"{JOBS}-x"} if is_copy else {"team-x"})
     wide = [entry for entry in rendered if CLUSTER_WIDE.fullmatch(entry["kind"]) and not is_users(entry)]
     assert all(entry["metadata"]["name"].endswith("team-x") for entry in wide)
     names = {(entry["kind"], entry["metadata"]["name"]) for entry in wide}
@@ -76,7 +98,7 @@ def test_an_install_in_another_namespace_names_no_object_of_the_default_one(
 
 
 def test_the_roles_of_users_keep_the_names_that_messages_have(tmp_path: Path) -> None:
-    rendered = render_in("team-x", tmp_path, *INSTALLS[-1])
+    rendered = render_in("team-x", tmp_path, *INSTALLS[2])
     names = {entry["metadata"]["name"] for entry in rendered if is_users(entry)}
     base = {"tfjob-viewer", "tfjob-editor", "tfjob-admin", CLUSTER_VIEWER}
     assert names == base | {"tfjob-kubeflow-trainer-viewer", "tfjob-kubeflow-trainer-editor"}
