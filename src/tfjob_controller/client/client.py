@@ -96,7 +96,8 @@ class Client:
                     if kind is not None or not error.is_not_found:
                         raise
         snapshots.sort(key=lambda snapshot: (snapshot.metadata.namespace, snapshot.metadata.name, snapshot.kind.word))
-        return job_table([Job(self._connection, snapshot) for snapshot in snapshots], server_now(self._connection.requester))
+        now = server_now(self._connection.requester)
+        return job_table([Job(self._connection, snapshot) for snapshot in snapshots], now)
 
     def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
         """The job of that name. `kind` is required where both kinds have one."""
