@@ -18,7 +18,7 @@ helps there. So only messages count that depend on the image and the command alo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tfjob_controller.api.common.core import POD_FAILED, POD_PENDING, Condition, ContainerStatus, Pod, Terminated
 from tfjob_controller.util.text import shortened
@@ -35,6 +35,10 @@ _RANK = r"(?:\[rank\d+\]: )?"
 _HEADER = re.compile(rf"{_RANK}Traceback \(most recent call last\):\s*")
 _FRAME = re.compile(rf'{_RANK}\s+File "[^"]*", line \d')
 _INDENTED = re.compile(rf"{_RANK}(?:\s|$)")
+# torchrun's summary of the processes that have failed, between two double lines. A line before it has the exit code.
+# Source: torch/distributed/elastic/multiprocessing/errors/__init__.py.
+_SUMMARY = re.compile(rf"{_RANK}torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError:\s*")
+_DOUBLE_LINE = re.compile(r"={20,}\s*")
 # containerd's exit code of a container that did not start.
 START_FAILED_EXIT_CODE = 128
 # cri-dockerd reports `ContainerCannotRun`.
@@ -99,17 +103,28 @@ def how_it_ended(exited: Terminated) -> str:
 
 
 def error_of(message: str) -> str:
-    """Returns a termination message on one line, without the stack frames of Python tracebacks.
+    """Returns a termination message on one line, without the stack frames of Python tracebacks and torchrun's summary.
 
     All other lines stay: which of several exceptions is the cause cannot be known. The message is the end of a log, in
     which the first lines of a traceback may be missing.
     """
     kept, is_in_frames = [], False
-    for line in message.splitlines():
+    for line in _without_summary(message.splitlines()):
         is_in_frames = bool(_FRAME.match(line)) or (is_in_frames and bool(_INDENTED.match(line)))
         if not is_in_frames and not _HEADER.fullmatch(line):
             kept.append(line)
     return " ".join(" ".join(kept or [message]).split())
+
+
+def _without_summary(lines: Iterable[str]) -> Iterator[str]:
+    double_lines = 0
+    for line in lines:
+        if _SUMMARY.fullmatch(line):
+            double_lines = 2
+        elif not double_lines:
+            yield line
+        elif _DOUBLE_LINE.fullmatch(line):
+            double_lines -= 1
 
 
 def why_never_started(ended: Terminated) -> str:

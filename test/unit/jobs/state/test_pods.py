@@ -97,6 +97,13 @@ FRAMES = 'File "/train.py", line 3, in main\n    raise ValueError("no data")\n'
 
 
 HEADER = "Traceback (most recent call last):\n"
+FAILED_RANK = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9)"
+SUMMARY = (
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    f"{'=' * 60}\ntrain.py FAILED\n{'-' * 60}\nFailures:\n  <NO_OTHER_FAILURES>\n{'-' * 60}\n"
+    "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 9)\n"
+    f"  traceback : To enable\n{'=' * 60}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +122,12 @@ HEADER = "Traceback (most recent call last):\n"
             f"{HEADER}  {FRAMES}OutOfMemoryError: CUDA\nException ignored in: <a>\n{HEADER}  {FRAMES}TypeError: None",
             "OutOfMemoryError: CUDA Exception ignored in: <a> TypeError: None",
         ),
+        # torchrun ends with another traceback and a summary.
+        (
+            f"{HEADER}  {FRAMES}ValueError: no data\n{FAILED_RANK}\n{HEADER}  {FRAMES}{SUMMARY}the script ends",
+            f"ValueError: no data {FAILED_RANK} the script ends",
+        ),
+        (f"{FAILED_RANK}\n{SUMMARY[:150]}", FAILED_RANK),
         (f"{HEADER}  {FRAMES}", " ".join(f"{HEADER} {FRAMES}".split())),
         ("out of\n  space", "out of space"),
         ("", ""),
