@@ -48,7 +48,7 @@ def test_a_program_has_stopped_by_its_lease_in_the_namespace_of_the_installation
     with browser_of(api, "team-x") as browser:
         banner = browser.get("/reports").text
         queue = browser.get("/queue?namespace=team").text
-    assert "The gang scheduler stopped 20m ago; what it reported may no longer be true" in banner
+    assert "The gang scheduler stopped 20m ago; its last report may be out of date" in banner
     assert "kubectl get deployment gang-scheduler -n team-x" in banner
     assert "1 waiting, 0 with capacity, reported by the gang scheduler 20m ago" in queue
     with browser_of(api, "tfjob-system") as browser:

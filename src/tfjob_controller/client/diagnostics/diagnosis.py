@@ -23,8 +23,8 @@ from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
+from tfjob_controller.jobs.state.podreasons import why_never_started
 from tfjob_controller.jobs.state.pods import blocking_init_container, last_exit, newest
-from tfjob_controller.jobs.state.terminations import why_never_started
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished, ready_by_role
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
