@@ -21,6 +21,7 @@ from tfjob_controller.api.common.core import (
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.controller.decoders import (
     decode_autoscaler,
+    decode_bare_pod,
     decode_claim,
     decode_config_map,
     decode_job,
@@ -102,12 +103,26 @@ def child_kinds(
     return kinds
 
 
+def bare_child_kinds() -> Sequence[ChildKind[Any]]:
+    """Returns the children of jobs whose replicas are pods without Jobs."""
+    return (
+        ChildKind(PODS.with_decoder(decode_bare_pod), BY_OWNER, pod_matters, pod_priority, is_strict=True),
+        ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER),
+    )
+
+
+def _name_of(selector: str) -> str:
+    """Returns the end of the names of informers with a selector of their own."""
+    return "" if selector == CHILD_SELECTOR else f"-{selector.rpartition('=')[2]}"
+
+
 class ControllerCaches:
     """Caches of children with their clients. `namespace` "" means all namespaces.
 
     `kinds` are the caches of the kinds of jobs, which are started and observed with these. Without `gangs` Gangs are
     neither watched nor written. `optional` are the optional kinds of children that jobs of some kind may have;
-    `pod_groups` is the kind that represents a gang to another scheduler.
+    `pod_groups` is the kind that represents a gang to another scheduler. `children` are other kinds than those, which a
+    kind of jobs watches by another label, the `selector`.
     """
 
     def __init__(
@@ -120,17 +135,20 @@ class ControllerCaches:
         gangs: bool = True,
         optional: Collection[Resource[Object]] = (HORIZONTAL_POD_AUTOSCALERS,),
         pod_groups: Resource[Any] | None = None,
+        children: Sequence[ChildKind[Any]] | None = None,
+        selector: str = CHILD_SELECTOR,
     ) -> None:
         self._pod_groups = pod_groups
-        self._kinds = child_kinds(gangs=gangs, optional=optional, pod_groups=pod_groups)
+        self._kinds = children or child_kinds(gangs=gangs, optional=optional, pod_groups=pod_groups)
         self.watched: Mapping[Resource[Object], Informer[Any]] = {
             child.resource: Informer(
                 requester,
                 child.resource,
                 namespace=namespace,
-                label_selector=CHILD_SELECTOR,
+                label_selector=selector,
                 indexers={child.index: _INDEXES[child.index]} if child.index else None,
                 clock=clock,
+                name=f"{child.resource.plural}{_name_of(selector)}",
             )
             for child in self._kinds
             if child.is_watched
@@ -142,6 +160,7 @@ class ControllerCaches:
                 is_watched=child.is_watched,
                 is_strict=child.is_strict,
                 is_optional=child.is_optional,
+                label=selector.partition("=")[0],
             )
             for child in self._kinds
         }
@@ -175,7 +194,8 @@ class ControllerCaches:
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings` returns what was read from workers' logs."""
         caches = {resource: client.store for resource, client in self.clients.items()}
-        return Snapshots(caches, self._pod_groups, readings)
+        are_pods_owned = any(child.resource == PODS and child.index == BY_OWNER for child in self._kinds)
+        return Snapshots(caches, self._pod_groups, readings, are_pods_owned)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""

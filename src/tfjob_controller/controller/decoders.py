@@ -104,6 +104,7 @@ decode_job_gang: Callable[[bytes | msgspec.Raw], Gang] = gang_decoder(LABELS, ow
 _decode_job = kept_decoder(BatchJob, LABELS, owns=_JOBS_CHILDREN)
 # A pod that its Job has released is still the job's.
 _decode_pod = kept_decoder(Pod, LABELS, owns=controlled_by((JOBS,), or_by_none=True))
+_decode_bare_pod = kept_decoder(Pod, owns=_JOBS_CHILDREN)
 
 
 def decode_job(raw: bytes | msgspec.Raw) -> BatchJob:
@@ -124,8 +125,17 @@ def decode_job(raw: bytes | msgspec.Raw) -> BatchJob:
 def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     """Decodes a pod of a job. Raises msgspec.DecodeError."""
     data = bytes(raw)
-    pod = _decode_pod(data)
-    if len(data) <= _SMALL_BYTES:
+    return _bounded_pod(_decode_pod(data), len(data))
+
+
+def decode_bare_pod(raw: bytes | msgspec.Raw) -> Pod:
+    """Decodes a pod that a job owns without a Job between. Raises msgspec.DecodeError."""
+    data = bytes(raw)
+    return _bounded_pod(_decode_bare_pod(data), len(data))
+
+
+def _bounded_pod(pod: Pod, size: int) -> Pod:
+    if size <= _SMALL_BYTES:
         return pod
     spec = replace(
         pod.spec, node_name=within_name(pod.spec.node_name), init_containers=pod.spec.init_containers[:MAX_CONTAINERS]

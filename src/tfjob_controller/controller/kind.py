@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tfjob_controller.controller.handlers import TriggerLog
+from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
@@ -86,6 +87,14 @@ class WithRecord(Protocol[_JobT]):
 
         It is written before the status, which follows from it.
         """
+
+
+@runtime_checkable
+class WithEvents(Protocol[_JobT]):
+    """A kind whose clients expect other events than those of `jobs`, and one for each kind of children."""
+
+    def events(self, job: _JobT, status: TrainingStatus, events: Sequence[StatusEvent]) -> Sequence[StatusEvent]:
+        """Returns the events of a status that was written, instead of `events`. `job` has the status before it."""
 
 
 class KindCaches(Protocol):

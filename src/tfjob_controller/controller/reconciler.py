@@ -45,7 +45,7 @@ from typing import Any, Generic
 import structlog
 
 from tfjob_controller.api.common.core import JOBS, PODS, Scale
-from tfjob_controller.controller.kind import KindAdapter, WithIdentity, WithLogs, WithRecord
+from tfjob_controller.controller.kind import KindAdapter, WithEvents, WithIdentity, WithLogs, WithRecord
 from tfjob_controller.controller.outcome import (
     DONE,
     NOT_FOUND,
@@ -154,11 +154,12 @@ class Reconciler(Generic[ObjectT]):
         self._identity = kind if isinstance(kind, WithIdentity) else None
         self._logs = kind if isinstance(kind, WithLogs) else None
         self._record = kind if isinstance(kind, WithRecord) else None
+        self._events = kind if isinstance(kind, WithEvents) else None
         self._client = client
         self._store = store
         self._snapshots = snapshots
         self._writer = writer
-        self._reporter = Reporter(kind.resource, recorder)
+        self._reporter = Reporter(kind.resource, recorder, is_by_kind=self._events is not None)
         self._observer = observer
         self._clock = clock
         self._is_busy = is_busy
@@ -295,7 +296,7 @@ class Reconciler(Generic[ObjectT]):
 
     def _delete_child_jobs(self, job: ObjectT) -> Outcome:
         """Deletes the child Jobs of a finished job with their pods."""
-        jobs, _, _ = self._snapshots.children_to_stop(job)
+        jobs, *_ = self._snapshots.children_to_stop(job)
         left = (each for each in jobs if each.metadata.deletion_timestamp is None)
         result = self._apply(job, Actions(deletes=tuple(build_delete(JOBS, each) for each in left)))
         self._reporter.report_writes(job, result)
@@ -408,7 +409,8 @@ class Reconciler(Generic[ObjectT]):
             self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         record.debounce.record_write(before, result)
         observe_status(self._observer, before, result.status, self._clock.now())
-        self._reporter.report_status(job, result.events)
+        events = self._events.events(job, result.status, result.events) if self._events is not None else result.events
+        self._reporter.report_status(job, events)
         return None
 
     def _write_spec(self, job: ObjectT, result: StatusResult) -> None:

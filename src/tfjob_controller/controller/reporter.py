@@ -12,9 +12,9 @@ Threads: a `StatusDebounce` belongs to one job and is used by one thread at a ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -34,6 +34,9 @@ from tfjob_controller.util.timestamps import parse_time
 log = structlog.get_logger(__name__)
 
 
+_WriteT = TypeVar("_WriteT")
+
+
 class JobEventRecorder(Protocol):
     """Takes events and never blocks: `kube.events.recorder.EventRecorder`."""
 
@@ -43,9 +46,11 @@ class JobEventRecorder(Protocol):
 class Reporter:
     """Emits the events of one kind of job."""
 
-    def __init__(self, resource: Resource[Object], recorder: JobEventRecorder) -> None:
+    def __init__(self, resource: Resource[Object], recorder: JobEventRecorder, *, is_by_kind: bool = False) -> None:
+        """`is_by_kind`: an event for each kind of children, whose reason ends with it (`SuccessfulCreatePod`)."""
         self._resource = resource
         self._recorder = recorder
+        self._is_by_kind = is_by_kind
 
     def report_status(self, job: Object, events: Iterable[StatusEvent]) -> None:
         """Reports the events of a written status."""
@@ -55,20 +60,34 @@ class Reporter:
             log.info("event", type=event.type, reason=event.reason, note=event.note)
 
     def report_writes(self, job: Object, result: WriteResult) -> None:
-        """Emits one event for created children, one for deleted ones, and one for each cause of failed creates."""
+        """Emits one event for created children, one for deleted ones, and one for each cause of failed creates.
+
+        With `is_by_kind`, these are the events of one kind of children.
+        """
         if not (result.created or result.deleted or result.failed_creates):
             return
         reference = self._reference(job)
         counts = {"created": len(result.created), "deleted": len(result.deleted)}
         log.info("children written", **counts, refused=len(result.failed_creates))
-        if result.created:
-            note = f"Created {_list_children(result.created)}"
-            self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_CREATE, note, "Create")
-        if result.deleted:
-            note = f"Deleted {_list_children(result.deleted)}"
-            self._recorder.event(reference, NORMAL, reasons.SUCCESSFUL_DELETE, note, "Delete")
-        for note in _failure_notes(result.failed_creates):
-            self._recorder.event(reference, WARNING, reasons.FAILED_CREATE, note, "Create")
+        for kind, created in self._parts(result.created, lambda create: create.resource.kind):
+            note = f"Created {_list_children(created)}"
+            self._recorder.event(reference, NORMAL, f"{reasons.SUCCESSFUL_CREATE}{kind}", note, "Create")
+        for kind, deleted in self._parts(result.deleted, lambda delete: delete.resource.kind):
+            note = f"Deleted {_list_children(deleted)}"
+            self._recorder.event(reference, NORMAL, f"{reasons.SUCCESSFUL_DELETE}{kind}", note, "Delete")
+        for kind, failed in self._parts(result.failed_creates, lambda failure: failure[0].resource.kind):
+            for note in _failure_notes(failed):
+                self._recorder.event(reference, WARNING, f"{reasons.FAILED_CREATE}{kind}", note, "Create")
+
+    def _parts(
+        self, writes: Sequence[_WriteT], kind_of: Callable[[_WriteT], str]
+    ) -> Iterator[tuple[str, Sequence[_WriteT]]]:
+        """Yields the writes of each event, with the end of its reason."""
+        if not self._is_by_kind:
+            yield from (("", writes),) if writes else ()
+            return
+        for kind in dict.fromkeys(map(kind_of, writes)):
+            yield kind, [write for write in writes if kind_of(write) == kind]
 
     def _reference(self, job: Object) -> ObjectReference:
         meta, resource = job.metadata, self._resource

@@ -53,12 +53,14 @@ class Snapshots:
     """Takes snapshots. Thread-safe. Each cache is read at one moment, but not all caches at the same one.
 
     `caches` has the kinds of children that are watched or written. `pod_groups` is the kind of the objects that
-    represent gangs to another scheduler. `readings` is None if logs are not read.
+    represent gangs to another scheduler. `readings` is None if logs are not read. `are_pods_owned`: pods are
+    children of the jobs themselves, without Jobs between (`jobs.state.barepods`).
     """
 
     caches: Mapping[Resource[Object], Store[Any] | ResponseCache[Any]]
     pod_groups: Resource[Any] | None = None
     readings: ReadingsOf | None = None
+    are_pods_owned: bool = False
 
     def take(self, owner: Object, plan: Plan) -> ObservedState:
         """The current children of `owner`."""
@@ -80,15 +82,17 @@ class Snapshots:
             pod_group=_named(group.terms.name, self._groups_of(owner)) if group is not None else None,
             autoscaler=next(iter(self._owned(HORIZONTAL_POD_AUTOSCALERS, owner)), None),
             readings=readings(owner.metadata.uid) if readings is not None else None,
+            has_bare_pods=self.are_pods_owned,
         )
 
     def children_to_stop(
         self, owner: Object
-    ) -> tuple[Sequence[BatchJob], Sequence[Gang], Sequence[tuple[Resource[Object], PodGroup]]]:
-        """What must be stopped if there is no plan: the child Jobs, and the objects that represent the gang."""
+    ) -> tuple[Sequence[BatchJob], Sequence[Gang], Sequence[tuple[Resource[Object], PodGroup]], Sequence[Pod]]:
+        """What must be stopped if there is no plan: child Jobs, what represents the gang, and pods without Jobs."""
         kind = self.pod_groups
         groups = [(kind, group) for group in self._owned(kind, owner)] if kind is not None else []
-        return self._owned(JOBS, owner), self._owned(GANGS, owner), groups
+        pods = self._owned(PODS, owner) if self.are_pods_owned else ()
+        return self._owned(JOBS, owner), self._owned(GANGS, owner), groups, pods
 
     def _groups_of(self, owner: Object) -> Sequence[PodGroup]:
         return self._owned(self.pod_groups, owner) if self.pod_groups is not None else ()
@@ -114,6 +118,8 @@ class Snapshots:
 
         A pod counts only if a Job controls it, so a foreign pod with our labels is neither counted nor deleted.
         """
+        if self.are_pods_owned:
+            return {pod.metadata.name: [pod] for pod in self._owned(PODS, owner)}, {}
         born = owner.metadata.creation_timestamp or ""
         by_job: _ByJob = {}
         orphans: _ByJob = {}

@@ -68,7 +68,10 @@ class ChildClient(Generic[ObjectT]):
         is_watched: bool = True,
         is_strict: bool = False,
         is_optional: bool = False,
+        label: str = CHILD_SELECTOR,
     ) -> None:
+        """`label` is that by which such children are watched."""
+        self._label = label
         self._client = client
         self._is_watched = is_watched
         self._is_strict = is_strict
@@ -84,7 +87,7 @@ class ChildClient(Generic[ObjectT]):
         conflict = _ownership_conflict(found, owner_uid)
         if conflict:
             return conflict
-        if self._is_watched and CHILD_SELECTOR not in found.metadata.labels:
+        if self._is_watched and self._label not in found.metadata.labels:
             # Without its labels no cache would ever see it.
             found = self._client.patch(namespace, name, {"metadata": {"labels": body["metadata"]["labels"]}})
         self.store.assume(found)

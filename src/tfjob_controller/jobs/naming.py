@@ -111,7 +111,7 @@ POD_JOB_NAME = "batch.kubernetes.io/job-name"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 INDEX_REFERENCE = f"$({INDEX_VARIABLE})"
 
-# Selects every child of every job, for the informers of Jobs, Services, Pods and ConfigMaps.
+# Selects every child of all jobs that have child Jobs, for the informers of Jobs, Services, Pods and ConfigMaps.
 CHILD_SELECTOR = KUBEFLOW
 
 

@@ -22,11 +22,17 @@ END_PHASES = (PHASE_DONE, PHASE_FAILED)
 
 
 class RoleStatus(msgspec.Struct, frozen=True):
-    """The replicas of one role: how many are in each state, and how many are ready or have succeeded."""
+    """The replicas of one role: how many are in each state, and how many are ready or have succeeded.
+
+    If pods without Jobs carry them, `active` is the number of those whose program runs, and `ended` that of pods that
+    have ended, or are being deleted, and are replaced; otherwise both are 0.
+    """
 
     role: str
     states: dict[str, int]
     ready: int = 0
+    active: int = 0
+    ended: int = 0
 
     @property
     def replicas(self) -> int:

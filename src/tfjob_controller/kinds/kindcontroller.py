@@ -101,6 +101,8 @@ class Kind:
     """The kinds of children that its jobs may have, unlike those of other kinds."""
     is_enabled: Callable[[RunOptions], bool]
     new_caches: Callable[[Requester, str, Clock], KindCaches]
+    children_of: Callable[[Any], ControllerCaches] | None = None
+    """Returns the caches of the children, if they are not those that kinds share."""
     new_adapter: NewAdapter
     new_log_readers: Callable[[Shared, Any, Callable[[str], object]], LogReaders] = lambda shared, caches, enqueue: (
         LogReaders()
@@ -134,6 +136,7 @@ class KindController:
             most_of_group=shared.most_of_namespace,
         )
         self._caches = caches
+        self._children = kind.children_of(caches) if kind.children_of is not None else shared.caches
         self._triggers = TriggerLog(enabled=shared.traces)
         self._readers = kind.new_log_readers(shared, caches, self.queue.add)
         self._reconciler: Reconciler[Any] | None = None
@@ -151,8 +154,8 @@ class KindController:
             kind.new_adapter(shared, self._caches, self._readers),
             ResourceClient(requester, kind.resource),
             self._caches.jobs.store,
-            shared.caches.snapshots(progress.readings_of if progress is not None else None),
-            shared.caches.writer(shared.fanout),
+            self._children.snapshots(progress.readings_of if progress is not None else None),
+            self._children.writer(shared.fanout),
             shared.recorder,
             shared.metrics.jobs[kind.series],
             shared.clock,
@@ -170,11 +173,11 @@ class KindController:
             triggers=self._triggers,
         )
 
-    def feed(self, children: ControllerCaches) -> None:
+    def feed(self) -> None:
         """Makes every relevant change of jobs and children queue the key of a job."""
         self._caches.feed(self.queue, self._triggers)
         kind, jobs = self.kind, self._caches.jobs.store
-        children.feed(kind.resource, jobs, self.queue, self._triggers, optional=kind.optional_children)
+        self._children.feed(kind.resource, jobs, self.queue, self._triggers, optional=kind.optional_children)
 
     def start(self) -> None:
         """Starts workers and readers of logs."""

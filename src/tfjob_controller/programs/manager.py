@@ -214,7 +214,7 @@ class Manager:
             # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
             # created and deleted jobs would accumulate.
             for kind in self._kinds:
-                kind.feed(self.caches)
+                kind.feed()
             # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
             # objects.
             gc.collect()

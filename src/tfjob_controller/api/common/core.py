@@ -17,6 +17,8 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 STEPS_ANNOTATION = "kubeflow.org/steps"
 # Phases of pods.
 POD_PENDING, POD_SUCCEEDED, POD_FAILED = "Pending", "Succeeded", "Failed"
+# On a pod that a job owns without a Job between: how often its replica was restarted before it was created.
+RESTARTS_ANNOTATION = "kubeflow.org/restarts"
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -92,6 +94,7 @@ class PodAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
     """The annotations that the controller reads."""
 
     steps: str = msgspec.field(default="", name=STEPS_ANNOTATION)
+    restarts: str = msgspec.field(default="", name=RESTARTS_ANNOTATION)
 
 
 class PodMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):

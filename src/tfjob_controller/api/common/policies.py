@@ -11,6 +11,9 @@ CLEAN_POD_POLICIES = CLEAN_ALL, CLEAN_RUNNING, CLEAN_NONE = ("All", "Running", "
 RESIZES = IN_PLACE, BY_RESTART = ("InPlace", "Restart")
 # Of the pod templates of replicas: a batch Job does not allow Always.
 RESTART_POLICIES = ON_FAILURE, NEVER = ("OnFailure", "Never")
+# Of replicas that are pods without Jobs, in addition (`kubeflow.org/v1`): by the exit code, a replica runs again in
+# another pod.
+EXIT_CODE = "ExitCode"
 
 
 def restart_policy_of(template: Mapping[str, Any] | None) -> str:

@@ -32,6 +32,8 @@ from tfjob_controller.api.common.core import (
     HORIZONTAL_POD_AUTOSCALERS,
     JOBS,
     PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESTARTS_ANNOTATION,
     SECRETS,
     SERVICES,
     HorizontalPodAutoscaler,
@@ -47,7 +49,7 @@ from tfjob_controller.jobs.naming import (
     replica_labels,
     replica_type_labels,
 )
-from tfjob_controller.jobs.plan.model import GeneratedSecret, NewClaim, Plan, Replica, Role
+from tfjob_controller.jobs.plan.model import GeneratedSecret, NewClaim, Plan, PodCarrier, Replica, Role
 from tfjob_controller.jobs.state.podreasons import RETRYABLE_EXIT_CODES
 from tfjob_controller.kube.meta import Object, Resource
 
@@ -110,6 +112,27 @@ def build_job(
     return {**_job_head(plan, replica.role, replica.name, labels), "spec": spec}
 
 
+def build_pod(plan: Plan, carrier: PodCarrier, replica: Replica, restarts: int = 0) -> Body:
+    """Returns the pod that carries a replica without a Job. It has no more labels than upstream's pods."""
+    body = carrier.pod(replica)
+    pod = _owned(plan, PODS, replica.name, body)
+    if restarts:
+        annotations = pod["metadata"].get("annotations") or {}
+        pod["metadata"]["annotations"] = {**annotations, RESTARTS_ANNOTATION: str(restarts)}
+    return pod
+
+
+def _owned(plan: Plan, resource: Resource[Object], name: str, body: Mapping[str, Any]) -> Body:
+    """Returns a child with these labels, annotations and spec."""
+    metadata = {
+        **(body.get("metadata") or {}),
+        "name": name,
+        "namespace": plan.identity.namespace,
+        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
+    }
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
+
+
 def _indexed_job(plan: Plan, replica: Replica, assignment: MemberAssignment | None) -> Body:
     role = replica.role
     labels = replica_type_labels(plan.identity.labels, role.replica_type)
@@ -145,6 +168,8 @@ def _job_head(plan: Plan, role: Role, name: str, labels: Mapping[str, str]) -> B
 def build_service(plan: Plan, replica: Replica) -> Body:
     """Returns the headless Service that gives a replica its DNS name; the pods of an Indexed Job share one."""
     role = replica.role
+    if plan.carrier is not None:
+        return _owned(plan, SERVICES, replica.name, plan.carrier.service(replica))
     if role.shares_service:
         return _service(plan, replica, role.service_name, plan.identity.labels)
     labels = replica_type_labels(plan.identity.labels, role.replica_type) if role.job_name else _labels(plan, replica)

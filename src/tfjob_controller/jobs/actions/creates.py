@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
+from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.jobs.actions.children import (
     build_claim,
     build_config_map,
     build_first_service,
     build_job,
+    build_pod,
     build_secret,
     build_service,
 )
@@ -50,7 +51,11 @@ def creates(job_state: JobState) -> Iterator[Create]:
         is_assigned = admission is None or assignment is not None
         if is_assigned and not is_done and can_create_job(observed, replica.name):
             restarts = job_state.status.restart_counts.get(replica.id, 0)
-            yield Create(JOBS, replica.name, build_job(announced, replica, assignment=assignment, restarts=restarts))
+            if announced.carrier is not None:
+                yield Create(PODS, replica.name, build_pod(announced, announced.carrier, replica, restarts))
+            else:
+                body = build_job(announced, replica, assignment=assignment, restarts=restarts)
+                yield Create(JOBS, replica.name, body)
         if (is_assigned or is_done) and _lacks_service(replica, observed):
             yield Create(SERVICES, replica.name, build_service(plan, replica))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tfjob_controller.api.common.core import JOBS
+from tfjob_controller.api.common.core import JOBS, PODS
 from tfjob_controller.jobs.actions.children import Body
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kube.meta import Object, Resource
@@ -78,7 +78,13 @@ def merge(*parts: Actions) -> Actions:
 
 
 def combined(observed: ObservedState, actions: Actions) -> Actions:
-    """Returns the actions with one write for each Indexed Job instead of one for each of its replicas."""
+    """Returns the actions with writes of what carries the replicas.
+
+    That is one write for each Indexed Job instead of one for each of its replicas, and the deletion of a pod instead of
+    that, or of the suspension, of the Job that it stands for.
+    """
+    if observed.has_bare_pods:
+        return _pod_deletes(observed, actions)
     names = observed.indexed_jobs
     if not names:
         return actions
@@ -88,6 +94,15 @@ def combined(observed: ObservedState, actions: Actions) -> Actions:
     )
     suspends = (replace(suspend, name=names.get(suspend.name, suspend.name)) for suspend in actions.suspends)
     return replace(actions, deletes=tuple(dict.fromkeys(deletes)), suspends=tuple(dict.fromkeys(suspends)))
+
+
+def _pod_deletes(observed: ObservedState, actions: Actions) -> Actions:
+    others = [delete for delete in actions.deletes if delete.resource != JOBS]
+    names = {delete.name for delete in actions.deletes if delete.resource == JOBS}
+    names |= {suspend.name for suspend in actions.suspends if suspend.suspend}
+    pods = (pod for name in sorted(names) for pod in observed.pods.get(name, ()))
+    left = [build_delete(PODS, pod) for pod in pods if pod.metadata.deletion_timestamp is None]
+    return replace(actions, deletes=tuple(dict.fromkeys((*others, *left))), suspends=())
 
 
 def build_delete(resource: Resource[Object], obj: Object, *, foreground: bool = False, resumes: bool = False) -> Delete:

@@ -22,6 +22,7 @@ from tfjob_controller.api.common.core import (
     PODS,
     SERVICES,
     BatchJob,
+    Pod,
     PodGroup,
 )
 from tfjob_controller.api.common.policies import CLEAN_NONE
@@ -43,6 +44,7 @@ from tfjob_controller.jobs.evaluation.cleanup import (
     finished_pods_to_delete,
     is_active,
     jobs_to_suspend,
+    services_to_delete,
 )
 from tfjob_controller.jobs.evaluation.jobstate import JobState, had_all_jobs
 from tfjob_controller.jobs.gang.admission import (
@@ -61,6 +63,7 @@ from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import is_replaced_job
 from tfjob_controller.jobs.state.observed import ObservedState, job_outcome
+from tfjob_controller.jobs.state.pods import is_finished as is_finished_pod
 from tfjob_controller.jobs.state.replica_state import ReplicaState, seconds_until_removal, unrecorded_successes
 from tfjob_controller.jobs.state.restarts import (
     is_restart_recorded,
@@ -100,11 +103,26 @@ def _suspended(job_state: JobState) -> Actions:
     Stale Jobs have no pods and stay. They are deleted when the job is resumed.
     """
     step = job_state.step
+    services = services_to_delete(step.plan, step.observed, is_suspended=True)
     return Actions(
-        deletes=_deletes(job_state),
+        deletes=(
+            *_deletes(job_state),
+            *_finished_pod_deletes(job_state),
+            *(build_delete(SERVICES, service) for service in services),
+        ),
         suspends=tuple(_suspends(step.observed, step.replica_states)),
         patches=(*_gang_patches(job_state), *_resizes(job_state)),
     )
+
+
+def _finished_pod_deletes(job_state: JobState) -> Iterator[Delete]:
+    """Yields the deletions of ended pods of a suspended job that has no child Jobs, once their success is recorded."""
+    step = job_state.step
+    unrecorded = {state.replica.name for state in unrecorded_successes(step.replica_states, job_state.status)}
+    for name, pods in step.observed.pods.items() if step.plan.carrier is not None else ():
+        for pod in pods:
+            if is_finished_pod(pod) and name not in unrecorded and pod.metadata.deletion_timestamp is None:
+                yield build_delete(PODS, pod)
 
 
 def _running(job_state: JobState) -> Actions:
@@ -220,11 +238,21 @@ def _autoscaler_deletes(observed: ObservedState) -> Iterator[Delete]:
 
 
 def stop_all(
-    jobs: Iterable[BatchJob], gangs: Iterable[Gang], groups: Iterable[tuple[Resource[Object], PodGroup]]
+    jobs: Iterable[BatchJob],
+    gangs: Iterable[Gang],
+    groups: Iterable[tuple[Resource[Object], PodGroup]],
+    pods: Iterable[Pod] = (),
 ) -> Actions:
-    """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended."""
+    """Returns the writes for an invalid job, which has no plan: its Jobs and its Gang are suspended.
+
+    `pods` are those that the job itself owns.
+    """
+    running = (pod for pod in pods if not is_finished_pod(pod) and pod.metadata.deletion_timestamp is None)
     return Actions(
-        deletes=tuple(build_delete(*group) for group in groups),
+        deletes=(
+            *(build_delete(*group) for group in groups),
+            *(build_delete(PODS, pod) for pod in running),
+        ),
         suspends=tuple(SetSuspend(job.metadata.name, True) for job in jobs if is_active(job)),
         patches=tuple(_suspend_gang(gang) for gang in gangs if not gang.spec.suspend),
     )
@@ -241,6 +269,7 @@ def _clean_up(job_state: JobState) -> Actions:
         deletes=(
             *(build_delete(PODS, pod) for pod in finished_pods_to_delete(plan, observed)),
             *(_ended_pod_deletes(states, job_state.now) if plan.policy.clean_pod_policy != CLEAN_NONE else ()),
+            *(build_delete(SERVICES, service) for service in services_to_delete(plan, observed)),
             *(build_delete(terms.backend.resource, group) for group in groups if terms is not None),
             *_autoscaler_deletes(observed),
         ),

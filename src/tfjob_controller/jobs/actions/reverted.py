@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from tfjob_controller.api.common.core import JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
+from tfjob_controller.api.common.core import JOBS, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from tfjob_controller.jobs.actions.model import Actions, Create, Delete, Patch, SetSuspend
 from tfjob_controller.kube.meta import Object, Resource
 
@@ -124,9 +124,8 @@ class ChangeTracker:
         for key, value in self._changes(written, has_lost_children):
             self._record(key, value, now)
         for delete in deletes:
-            if delete.resource != PODS:
-                # By this entry the next create is known to replace a child that the controller itself deleted.
-                self._entries[(delete.resource, delete.name, _EXISTS)] = _Entry(False, 1, now, now)
+            # By this entry the next create is known to replace a child that the controller itself deleted.
+            self._entries[(delete.resource, delete.name, _EXISTS)] = _Entry(False, 1, now, now)
 
     def not_deleted(self, creates: Iterable[Create]) -> list[Create]:
         """Returns those whose children have not been deleted lately by the controller itself."""

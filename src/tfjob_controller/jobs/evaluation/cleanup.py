@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from tfjob_controller.api.common.core import BatchJob, Pod
+from tfjob_controller.api.common.core import BatchJob, Pod, Service
 from tfjob_controller.api.common.policies import CLEAN_ALL, CLEAN_NONE
 from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.jobs.gang.admission import must_suspend_gang
@@ -113,6 +113,23 @@ def finished_pods_to_delete(plan: Plan, observed: ObservedState) -> list[Pod]:
     return [pod for pod in _pods(observed) if is_finished(pod) and pod.metadata.deletion_timestamp is None]
 
 
+def services_to_delete(plan: Plan, observed: ObservedState, *, is_suspended: bool = False) -> list[Service]:
+    """Returns the Services that are deleted with the pods that they belong to, if pods carry the replicas.
+
+    Those of child Jobs stay. A Service whose pod has ended stays with it.
+    """
+    policy = plan.policy.clean_pod_policy
+    if plan.carrier is None or (policy == CLEAN_NONE and not is_suspended):
+        return []
+    keeps_finished = policy != CLEAN_ALL and not is_suspended
+    kept = {name for name, pods in observed.pods.items() if keeps_finished and all(map(is_finished, pods))}
+    return [
+        service
+        for name, service in observed.services.items()
+        if name not in kept and service.metadata.deletion_timestamp is None
+    ]
+
+
 def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaState], now: datetime) -> bool:
     """Reports whether nothing is left to suspend or delete, and no container can start any more.
 
@@ -121,7 +138,7 @@ def is_cleaned_up(plan: Plan, observed: ObservedState, states: Sequence[ReplicaS
     """
     if jobs_to_suspend(plan, observed, states, now) or any(_is_ending(state, now) for state in states):
         return False
-    if any(map(_may_start_a_pod, observed.jobs.values())):
+    if any(map(_may_start_a_pod, observed.jobs.values())) or services_to_delete(plan, observed):
         return False
     if must_suspend_gang(observed) or observed.has_pod_group or observed.has_autoscaler:
         return False

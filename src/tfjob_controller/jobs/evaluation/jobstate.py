@@ -29,6 +29,7 @@ from tfjob_controller.jobs.state.attempts import (
     stale_children,
     without_lost_pods,
 )
+from tfjob_controller.jobs.state.barepods import by_pod
 from tfjob_controller.jobs.state.completion import (
     Completion,
     Step,
@@ -41,6 +42,7 @@ from tfjob_controller.jobs.state.completion import (
     unfinished_replicas,
 )
 from tfjob_controller.jobs.state.observed import ObservedState, by_replica
+from tfjob_controller.jobs.state.pods import hides_deletion_request
 from tfjob_controller.jobs.state.replica_state import (
     FAILED,
     RUNNING,
@@ -121,7 +123,7 @@ class JobState:
 def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetime) -> JobState:
     """Returns the state of a job. `plan` is what the job was compiled into."""
     status = job.status
-    observed = by_replica(plan, observed)
+    observed = by_pod(plan, by_replica(plan, observed), status)
     plan = effective_plan(plan, observed, status)
     is_replaced = plan.scheduling.gang is not None or plan.scaling.resize == BY_RESTART
     current = of_current_attempt(plan, without_deleted(plan, observed) if is_replaced else observed)
@@ -228,7 +230,7 @@ def _was_to_run_again(state: ReplicaState, status: TrainingStatus) -> bool:
     """
     pod = state.pod
     is_judged = state.state == SUCCEEDED or (state.state == FAILED and state.replica.decides)
-    is_deleted = pod is None or (pod.metadata.deletion_timestamp and not pod.metadata.deletion_grace_period_seconds)
+    is_deleted = pod is None or hides_deletion_request(pod)
     if not is_judged or not is_deleted or state.replica.id in status.succeeded_indexes:
         return False
     if state.replica.role.job_name:

@@ -76,6 +76,9 @@ class Role:
     min_replicas: int = 0
     # The chief's template, if it differs from that of the other replicas.
     chief_template: Mapping[str, Any] | None = None
+    # For replicas that are carried by pods without Jobs: when one that has ended runs again (`policies.py`). Empty for
+    # all others, whose Jobs carry the policy of this project.
+    restart_policy: str = ""
 
     @property
     def is_elastic(self) -> bool:
@@ -176,6 +179,8 @@ class PlannedReplicas:
     chief: Replica
     # Replicas whose success completes the job. If there are none, the chief's success does.
     needed: tuple[Replica, ...] = ()
+    # Reports whether one of those suffices.
+    needs_one: bool = False
     # With resize InPlace: all replicas that the job may ever have, in the same order; `all` has the current ones.
     candidates: tuple[Replica, ...] = ()
 
@@ -258,6 +263,18 @@ class PodMounts:
 
 
 @dataclass(frozen=True, slots=True)
+class PodCarrier:
+    """How the replicas of a job are carried that have a pod each, and no Job: see `state.barepods`.
+
+    Both functions return labels, annotations and spec of a replica's child, to which `actions.children` adds what all
+    children have. Raises UnplannableError.
+    """
+
+    pod: Callable[[Replica], Mapping[str, Any]]
+    service: Callable[[Replica], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class StepShares:
     """Steps to be done: by all workers from the beginning, and by each one that starts now, by its index."""
 
@@ -304,6 +321,8 @@ class Plan:
     restart_attempt: int = 0
     # Parts of this plan that run one after another. Empty: the plan is one step.
     steps: tuple[Plan, ...] = ()
+    # None if Jobs carry the replicas.
+    carrier: PodCarrier | None = None
 
     @property
     def has_restart_attempts(self) -> bool:

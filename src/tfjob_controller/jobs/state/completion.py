@@ -85,7 +85,8 @@ def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
     if not plan.replicas.needed:
         return states[0].state == replica_state.SUCCEEDED
     names = {replica.name for replica in plan.replicas.needed}
-    return all(state.state == replica_state.SUCCEEDED for state in states if state.replica.name in names)
+    suffices = any if plan.replicas.needs_one else all
+    return suffices(state.state == replica_state.SUCCEEDED for state in states if state.replica.name in names)
 
 
 def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:

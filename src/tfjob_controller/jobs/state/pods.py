@@ -218,6 +218,14 @@ def outlasted_its_pod(pod: Pod, exited: Terminated) -> bool:
     return (exited.finished_at or "") >= format_time(parse_time(started) + timedelta(seconds=limit))
 
 
+def hides_deletion_request(pod: Pod) -> bool:
+    """Reports whether the pod no longer shows when its deletion was requested.
+
+    Once its programs have ended, the kubelet deletes it once more, without a grace period.
+    """
+    return pod.metadata.deletion_timestamp is not None and not pod.metadata.deletion_grace_period_seconds
+
+
 def deletion_request_time(pod: Pod) -> str | None:
     """Returns when the deletion of the pod was requested; None if it is not being deleted."""
     deleted = pod.metadata.deletion_timestamp

@@ -30,8 +30,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.cluster import ALWAYS
 from tfjob_controller.api.common.core import BatchJob, Pod, Terminated
-from tfjob_controller.api.common.policies import NEVER, ON_FAILURE
+from tfjob_controller.api.common.policies import EXIT_CODE, NEVER, ON_FAILURE
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
 from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, job_ending, job_outcome
@@ -51,6 +52,7 @@ from tfjob_controller.jobs.state.pods import (
     failed_before_training,
     failing_init_container,
     given_up_since,
+    hides_deletion_request,
     is_disrupted,
     is_finished,
     is_owned_by,
@@ -79,6 +81,8 @@ NO_POD_AFTER_SECONDS = 30
 DEFAULT_GRACE_SECONDS = 30
 # A kubelet reports an end some seconds late.
 REPORT_SECONDS = 5
+# With ExitCode, a program that ends with this code or a larger one runs again (pkg/util/train of release-1.9).
+RETRYABLE_FROM = 128
 # Most init containers have ended by then, and finished pods are gone that their Job takes along.
 PATIENCE_SECONDS = 30
 
@@ -148,6 +152,15 @@ def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str])
     return done
 
 
+def _is_permanent(replica: Replica, exited: Terminated) -> bool:
+    """Reports whether the program would end in the same way again."""
+    if policy := replica.role.restart_policy:
+        return policy == NEVER or (policy == EXIT_CODE and exited.exit_code < RETRYABLE_FROM)
+    if replica.role.retries_any_error:
+        return exited.reason == OOM_KILLED or bool(why_never_started(exited))
+    return is_permanent_error(exited)
+
+
 def never_existed(state: ReplicaState) -> bool:
     """Reports whether an elastic job requested the replica too late: its Job has ended, or is ending, without it."""
     return state.replica.role.is_elastic and state.job is not None and state.replica.index >= state.job.spec.parallelism
@@ -189,6 +202,9 @@ def _classify(
         # Only Events say why this pod does not start, or why this Job creates no pod.
         state = replace(state, pending=warning)
     is_stopped = job is not None and job.spec.suspend and not (pod is not None and has_ended_by_itself(pod))
+    # A pod without a Job was told to end. What it did before that has been recorded.
+    if is_stopped and replica.role.restart_policy and pod is not None and hides_deletion_request(pod):
+        return ReplicaState(replica, UNKNOWN, job, pod, pods)
     # While the job is suspended, programs that still run count. Once it is resumed, other pods replace them.
     if state.state == RUNNING and (is_stopped or suspended) and not (suspended and state.is_up):
         return ReplicaState(replica, UNKNOWN, job, pod, pods)
@@ -291,6 +307,8 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     is_cut_short = state.is_up and pod.metadata.deletion_timestamp is not None
     if exited is None or is_cut_short or was_told_to_end(pod, exited) or is_disrupted(pod, exited):
         disrupted = is_disrupted(pod, exited) or deletion_request_time(pod) is not None
+        if needs_pod and replica.role.restart_policy == NEVER and not (state.job and state.job.spec.suspend):
+            return replace(state, state=FAILED, is_disrupted=disrupted)
         return replace(
             state,
             is_restarting=not state.is_up,
@@ -298,12 +316,12 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
             is_disrupted=disrupted,
             must_redo=is_over,
         )
-    if exited.exit_code == 0 and not replica.serves and not outlasted_its_pod(pod, exited):
+    runs_again = replica.role.restart_policy == ALWAYS and not is_finished(pod)
+    if exited.exit_code == 0 and not (replica.serves or runs_again or outlasted_its_pod(pod, exited)):
         return replace(state, state=SUCCEEDED, pending="")
-    is_permanent = is_permanent_error(exited)
-    if replica.role.retries_any_error:
-        is_permanent = exited.reason == OOM_KILLED or bool(why_never_started(exited))
-    if is_permanent and replica.decides:
+    is_permanent = _is_permanent(replica, exited)
+    # A replica with a policy of its own stays as it ended.
+    if is_permanent and (replica.decides or replica.role.restart_policy):
         return replace(state, state=FAILED)
     after = FAILED if is_permanent else state.state
     return replace(state, state=after, is_restarting=not state.is_up, is_replaced=needs_pod, must_redo=is_over)
@@ -316,6 +334,8 @@ def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> boo
     """
     if is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return False
+    if replica.role.restart_policy == ALWAYS:
+        return True
     if exited.exit_code == 0 or _training_template(replica).get("restartPolicy") == NEVER:
         return False
     if pod.spec.restart_policy == ON_FAILURE:
@@ -368,7 +388,8 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
     pod = state.pod
     if pod is None or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return None
-    since = given_up_since(pod)
+    # A kubelet gives up no pod whose containers it starts again after any end.
+    since = given_up_since(pod) if state.replica.role.restart_policy != ALWAYS else None
     if since is not None:
         return seconds_until(since, GIVEN_UP_SECONDS, now)
     container = training_container(pod, state.replica.role.container)

@@ -70,13 +70,16 @@ def _roles(plan: Plan, states: Sequence[ReplicaState]) -> tuple[RoleStatus, ...]
 
 def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> RoleStatus:
     counts: dict[str, int] = {}
-    ready = 0
+    ready = active = ended = 0
     for state in states:
         if state.replica.role is role:
             reported = _reported_state(plan, state)
             counts[reported] = counts.get(reported, 0) + 1
             ready += state.is_ready or state.state == replica_state.SUCCEEDED
-    return RoleStatus(role.name, counts, ready)
+            if plan.carrier is not None:
+                active += state.is_up and state.state == replica_state.RUNNING
+                ended += state.is_replaced and state.state == replica_state.RUNNING
+    return RoleStatus(role.name, counts, ready, active, ended)
 
 
 def _reported_state(plan: Plan, state: ReplicaState) -> str:
