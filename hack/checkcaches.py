@@ -35,6 +35,7 @@ BOUNDS: Mapping[str, str] = {
     "scheduling/nodefilter.py: _cached": "2 MB of JSON, by its size",
     "scheduling/nodefilter.py: _node_filter": "uses `_cached`",
     "jobs/frameworks/environment.py: _of_workers": "12 MB: the addresses of 4 jobs of 10,000 nodes",
+    "kinds/kubeflowv1/kind.py: self._cleaned": "8 MB: 50,000 UIDs, which the API server makes",
     "kinds/kubeflowtrainer/status.py: _cached": "8 MB, by the size of the texts",
     "kinds/kubeflowtrainer/status.py: _decoded": "uses `_cached`",
     "util/timestamps.py: _parsed_time": "3 MB: 16,384 texts of 40 characters",

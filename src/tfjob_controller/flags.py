@@ -146,6 +146,18 @@ def choice(*choices: str) -> ValueType:
     return ValueType("|".join(choices), read)
 
 
+def choices(*values: str) -> ValueType:
+    """Several of the values, separated by commas; none for an empty text."""
+
+    def read(text: str) -> tuple[str, ...]:
+        given = tuple(dict.fromkeys(filter(None, (value.strip() for value in text.split(",")))))
+        if not set(given) <= set(values):
+            raise ValueError(f"must be a list of {', '.join(values)}")
+        return given
+
+    return ValueType("list", read)
+
+
 TEXT = ValueType("text", _text)
 FILE = ValueType("file", _text)
 SWITCH = ValueType("true|false", _switch, is_switch=True)

@@ -20,6 +20,7 @@ from tfjob_controller.flags import (
     TEXT,
     BindAddress,
     choice,
+    choices,
     option,
     options_of,
     read_options,
@@ -136,6 +137,12 @@ class RunOptions:
         "false",
         "Run the TrainJobs of Kubeflow Trainer's API group, trainer.kubeflow.org, as well. Requires its CRDs; its "
         "controller must not run.",
+    )
+    kubeflow_v1_api: tuple[str, ...] = option(
+        choices("TFJob", "PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob"),
+        "",
+        "Kinds of kubeflow.org/v1 that are run as Kubeflow's training-operator 1.9 runs them, separated by commas. "
+        "Requires their CRDs; training-operator must not run. With TFJob, those of v1alpha1 are not run.",
     )
     progress_server: bool = option(
         SWITCH,

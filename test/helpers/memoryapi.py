@@ -18,12 +18,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from helpers.answering import Answering, Lines, Request
 from helpers.fakeclock import FakeClock
 from tfjob_controller.kube.errors import NO_RESPONSE, ApiError
 from tfjob_controller.kube.requester import MERGE_PATCH
+from tfjob_controller.util.timestamps import format_time
 
 Object = dict[str, Any]
 Watcher = Callable[[str, Object], None]
@@ -32,6 +34,10 @@ Hook = Callable[["Request"], None]
 # namespaces has two parts less.
 _COLLECTION_SLASHES = {"apis": 6, "api": 5}
 
+
+_CREATED_AT = "2026-01-01T00:00:00Z"
+# Of a pod whose template names none.
+_GRACE_SECONDS = 30
 
 _NAMESPACE = re.compile(r"/namespaces/[^/]+(?=/)")
 
@@ -60,11 +66,13 @@ class _Repeated:
 class MemoryApi(Answering):
     """Thread-safe; hooks run without its lock, watchers with it.
 
-    Streams are watches, also from streaming lists, and have no selectors.
+    Streams are watches, also from streaming lists, and have no selectors. With a `kubelet_clock`, objects are created
+    at its time, and a pod that is deleted while it runs stays for its grace period: until a test removes it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kubelet_clock: FakeClock | None = None) -> None:
         super().__init__()
+        self._kubelet_clock = kubelet_clock
         self.script: deque[Fault] = deque()
         self.always: Fault | None = None  # applies to every request after the end of the script
         self.objects: dict[str, Object] = {}
@@ -239,6 +247,14 @@ class MemoryApi(Answering):
 
     def _delete(self, request: Request) -> Object:
         self._check(request.path, request.body.get("preconditions", {}))
+        found = self.objects[request.path]
+        is_running = found.get("status", {}).get("phase") == "Running"
+        if self._kubelet_clock is not None and "/pods/" in request.path and is_running:
+            if "deletionTimestamp" in found["metadata"]:
+                return found
+            ends_at = self._kubelet_clock.now() + timedelta(seconds=_GRACE_SECONDS)
+            deletion = {"deletionTimestamp": format_time(ends_at), "deletionGracePeriodSeconds": _GRACE_SECONDS}
+            return self._store(request.path, merged(found, {"metadata": deletion}))
         self._remove(request.path)
         return {"kind": "Status", "status": "Success"}
 
@@ -261,7 +277,7 @@ class MemoryApi(Answering):
         kept = {name: before[name] for name in ("uid", "creationTimestamp", "namespace") if name in before}
         metadata = {
             "uid": f"uid-{self.version}",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "creationTimestamp": format_time(self._kubelet_clock.now()) if self._kubelet_clock else _CREATED_AT,
             **kept,
             **obj["metadata"],
         }

@@ -114,11 +114,17 @@ class _Group:
 def controller(backend: str) -> Callable[[OneKind], Running]:
     def make(requester: OneKind) -> Running:
         groups = BACKENDS[backend].resource
-        kinds = [kind.new_caches(requester, "", CLOCK) for kind in KINDS]
+        kinds = [kind.new_caches(requester, "", CLOCK) for kind in KINDS if kind.children_of is None]
         caches = ControllerCaches(requester, "", CLOCK, kinds, pod_groups=groups)
         return _Group(caches.informers, caches)
 
     return make
+
+
+def kubeflow_v1(requester: OneKind) -> Running:
+    """The caches of one of these kinds, which differ only in names."""
+    caches = next(kind for kind in KINDS if kind.children_of is not None).new_caches(requester, "", CLOCK)
+    return _Group(InformerGroup(caches.all, CLOCK), caches)
 
 
 def gang_scheduler(requester: OneKind) -> Running:
@@ -143,8 +149,10 @@ def job_page(requester: OneKind) -> Running:
     return JobWatch(_user(requester), job, Notifier(asyncio.new_event_loop()), CLOCK)
 
 
+KUBEFLOW_V1 = "jobs of kubeflow.org/v1"
 PROGRAMS: Mapping[str, Callable[[OneKind], Running]] = {
     **{f"controller with {backend}": controller(backend) for backend in BACKENDS},
+    KUBEFLOW_V1: kubeflow_v1,
     "gang scheduler": gang_scheduler,
     "provisioner": provisioner,
     "dashboard": dashboard,
@@ -152,9 +160,11 @@ PROGRAMS: Mapping[str, Callable[[OneKind], Running]] = {
 }
 
 TFJOB_OWNER = owner("kubeflow.org/v1alpha1", "TFJob")
+V1_OWNER = owner("kubeflow.org/v1", "TFJob")
 JOB_OWNER = owner("batch/v1", "Job", name="train-worker-ab12-0")
 GANG_OWNER = owner("scheduling.kubeflow.org/v1alpha1", "Gang")
 CHILD = {"kubeflow.org": "", "runtime_id": "ab12"}
+V1_CHILD = {"training.kubeflow.org/operator-name": "tfjob-controller"}
 MEMBER = {"scheduling.kubeflow.org/gang": "train", "scheduling.kubeflow.org/member": "worker-0"}
 MANAGED = {"app.kubernetes.io/managed-by": "gang-scheduler"}
 
@@ -197,6 +207,9 @@ def _of_controller(backend: str) -> Iterator[Row]:
 
 ROWS = [
     *(row for backend in BACKENDS for row in _of_controller(backend)),
+    Row(KUBEFLOW_V1, "TFJob", "/apis/kubeflow.org/v1/tfjobs", {}, None, OWN_KIND),
+    Row(KUBEFLOW_V1, "Pod", "/api/v1/pods", V1_CHILD, V1_OWNER),
+    Row(KUBEFLOW_V1, "Service", "/api/v1/services", V1_CHILD, V1_OWNER),
     Row("gang scheduler", "Pod", "/api/v1/pods", MEMBER, JOB_OWNER),
     Row("gang scheduler", "ResourceQuota", "/api/v1/resourcequotas", {}),
     Row("gang scheduler", "Namespace", "/api/v1/namespaces", {}),
@@ -236,6 +249,7 @@ def test_no_other_module_makes_informers() -> None:
         "dashboard/feeds.py",
         "gangscheduler/provisioning/provisioner.py",
         "gangscheduler/state/informers.py",
+        "kinds/kubeflowv1/kind.py",
         "kinds/runtimes.py",
         "kinds/tfjob/kind.py",
         "kube/cache/informer.py",

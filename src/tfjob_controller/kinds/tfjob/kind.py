@@ -175,7 +175,7 @@ KIND = Kind(
     queue_page="queue",
     logs_page="tfjob-logs",
     series=JobSeries("tfjob", counts_workers=True, replica_type=str.upper),
-    is_enabled=lambda options: True,
+    is_enabled=lambda options: TFJOBS.kind not in options.kubeflow_v1_api,
     new_caches=TFJobCaches,
     new_adapter=_adapter,
     new_log_readers=_log_readers,

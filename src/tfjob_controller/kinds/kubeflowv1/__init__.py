@@ -1,0 +1,1 @@
+"""The jobs of Kubeflow's training-operator (kubeflow.org/v1): one kind for each framework."""

@@ -1,0 +1,156 @@
+"""The adapter of the jobs of `kubeflow.org/v1`, and how the program runs them.
+
+Threads: any; workers share one adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from cachetools import LRUCache
+
+from tfjob_controller.api.kubeflowv1.defaults import with_defaults
+from tfjob_controller.api.kubeflowv1.types import (
+    JAX_JOB,
+    MANAGED_HERE,
+    PADDLE_JOB,
+    PYTORCH_JOB,
+    RECORD_ANNOTATION,
+    TF_JOB,
+    V1_KINDS,
+    V1_RESOURCES,
+    XGBOOST_JOB,
+    V1Job,
+)
+from tfjob_controller.api.kubeflowv1.validation import change_problem, problem
+from tfjob_controller.controller.caches import ControllerCaches, bare_child_kinds
+from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
+from tfjob_controller.jobs.conditions import StatusEvent
+from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, TrainingStatus, is_finished
+from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
+from tfjob_controller.kinds.kubeflowv1.plan import OPERATOR_NAME_LABEL, build_v1_plan
+from tfjob_controller.kinds.kubeflowv1.status import as_finished, events_of, record_of, recorded_status, wire_status
+from tfjob_controller.kube.cache.informer import Informer
+from tfjob_controller.kube.codec import status_patch
+from tfjob_controller.kube.meta import Object, Resource
+from tfjob_controller.kube.requester import Requester
+from tfjob_controller.kube.workqueue.queue import RateLimitingQueue
+from tfjob_controller.telemetry.jobmetrics import JobSeries
+from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.timestamps import format_time
+
+# Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
+V1_DEBOUNCE_SECONDS = 2.0
+# All kinds share their series.
+_SERIES = JobSeries("kubeflow_v1_job")
+# How many finished jobs are remembered as cleaned up. Others are looked at once more when something of them changes.
+_REMEMBERED = 50_000
+
+
+class V1Caches:
+    """The informer of one kind of jobs, and those of their pods and Services. `namespace` "" means all namespaces."""
+
+    def __init__(self, resource: Resource[V1Job], requester: Requester, namespace: str, clock: Clock) -> None:
+        name, operator_name = f"{resource.full_name}-{resource.version}", V1_KINDS[resource.kind].operator_name
+        self.jobs = Informer(requester, resource, namespace=namespace, clock=clock, name=name)
+        self.children = ControllerCaches(
+            requester, namespace, clock, children=bare_child_kinds(), selector=f"{OPERATOR_NAME_LABEL}={operator_name}"
+        )
+
+    @property
+    def all(self) -> Sequence[Informer[Any]]:
+        return (self.jobs, *self.children.watched.values())
+
+    def feed(self, queue: RateLimitingQueue[str], triggers: TriggerLog = NO_TRIGGER_LOG) -> None:
+        self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.conditions, triggers=triggers))
+
+
+class V1Adapter:
+    """See `KindAdapter`."""
+
+    def __init__(self, resource: Resource[V1Job], clock: Clock) -> None:
+        self._resource = resource
+        self._clock = clock
+        # The UIDs of finished jobs that are cleaned up: their status has no field for it.
+        self._cleaned: LRUCache[str, bool] = LRUCache(_REMEMBERED)
+
+    @property
+    def resource(self) -> Resource[Object]:
+        return self._resource
+
+    @property
+    def status_debounce_seconds(self) -> float:
+        return V1_DEBOUNCE_SECONDS
+
+    @property
+    def is_deleted_when_expired(self) -> bool:
+        return True
+
+    def is_managed(self, job: V1Job) -> bool:
+        return job.spec.run_policy.managed_by in (None, "", MANAGED_HERE)
+
+    def work_of(self, job: V1Job) -> TrainingJob:
+        status = recorded_status(job)
+        if status.phase == PHASE_CLEAN_UP and job.metadata.uid in self._cleaned:
+            status = as_finished(status)
+        return TrainingJob(job.metadata, status, job.spec.run_policy.ttl_seconds_after_finished)
+
+    def problem(self, job: V1Job, before: V1Job | None, *, has_children: bool = False) -> str | None:
+        return problem(job) or (change_problem(before, job) if before is not None else None)
+
+    def plan(self, job: V1Job) -> Plan:
+        return build_v1_plan(with_defaults(job))
+
+    def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
+        record = record_of(job, status)
+        if record is None:
+            return None
+        meta = job.metadata
+        version = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        return {"metadata": {**version, "annotations": {RECORD_ANNOTATION: record}}}
+
+    def status_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
+        if is_finished(status):
+            self._cleaned[job.metadata.uid] = True
+        wire = wire_status(with_defaults(job), status, format_time(self._clock.now()))
+        if wire == job.status:
+            return None
+        return status_patch(job.status, wire, job.metadata.resource_version)
+
+    def events(self, job: V1Job, status: TrainingStatus, events: Sequence[StatusEvent]) -> Sequence[StatusEvent]:
+        wire = wire_status(with_defaults(job), status, format_time(self._clock.now()))
+        return tuple(events_of(job, wire, status, events))
+
+
+def v1_work(job: V1Job) -> TrainingJob:
+    """Returns a job for metrics, in which one that has ended is finished."""
+    status = recorded_status(job)
+    status = as_finished(status) if status.phase == PHASE_CLEAN_UP else status
+    return TrainingJob(job.metadata, status, job.spec.run_policy.ttl_seconds_after_finished)
+
+
+def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:
+    return V1Adapter(resource, shared.clock)
+
+
+def _kind(name: str) -> Kind:
+    resource = V1_RESOURCES[name]
+    return Kind(
+        name=f"{name.lower()}-v1",
+        resource=resource,
+        label=f"{name}.{resource.version}",
+        queue_page=f"{resource.plural}-v1",
+        series=_SERIES,
+        is_scaled=False,
+        is_enabled=lambda options: name in options.kubeflow_v1_api,
+        new_caches=partial(V1Caches, resource),
+        children_of=lambda caches: caches.children,
+        new_adapter=partial(_adapter, resource),
+        work_of=v1_work,
+    )
+
+
+V1_JOB_KINDS: Sequence[Kind] = tuple(map(_kind, (TF_JOB, PYTORCH_JOB, XGBOOST_JOB, JAX_JOB, PADDLE_JOB)))

@@ -1,0 +1,212 @@
+"""Compiles a job of `kubeflow.org/v1` into a plan: a pod and a Service for each replica, with upstream's names.
+
+Which replicas decide about the end of a job differs between the kinds: the chief or master if there is one, and
+otherwise workers. A restart policy belongs to a type of replicas. All replicas whose policy makes an end permanent end
+the job with it.
+
+Source: kubeflow/trainer release-1.9 pkg/controller.v1/{common,tensorflow,pytorch,xgboost,jax,paddlepaddle}.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfjob_controller.api.common.podtemplates import containers_of
+from tfjob_controller.api.common.policies import EXIT_CODE, NEVER
+from tfjob_controller.api.kubeflowv1.types import (
+    ALL_WORKERS,
+    CHIEF,
+    LAUNCHER,
+    MASTER,
+    MPI_JOB,
+    PADDLE_JOB,
+    PYTORCH_JOB,
+    TF_JOB,
+    V1_KINDS,
+    V1_RESOURCES,
+    WORKER,
+    XGBOOST_JOB,
+    V1Job,
+    V1Kind,
+    V1ReplicaSpec,
+)
+from tfjob_controller.jobs.naming import replica_id
+from tfjob_controller.jobs.plan.model import (
+    JobIdentity,
+    Plan,
+    PodCarrier,
+    Replica,
+    Role,
+    RunPolicy,
+    UnplannableError,
+)
+from tfjob_controller.jobs.podtemplate.merge import spec_of, with_env, with_spec
+from tfjob_controller.kinds.kubeflowv1.environment import PodEnvironment, init_containers_of, pod_name, variables_of
+from tfjob_controller.kinds.recipe import chief_first, owner_of, planned
+
+_PREFIX = "training.kubeflow.org/"
+JOB_NAME_LABEL = f"{_PREFIX}job-name"
+OPERATOR_NAME_LABEL = f"{_PREFIX}operator-name"
+REPLICA_TYPE_LABEL = f"{_PREFIX}replica-type"
+REPLICA_INDEX_LABEL = f"{_PREFIX}replica-index"
+JOB_ROLE_LABEL = f"{_PREFIX}job-role"
+_MASTER_ROLE = "master"
+
+
+def build_v1_plan(job: V1Job, cluster_domain: str = "") -> Plan:
+    """Compiles a *valid* job with its defaults. `cluster_domain` is the end of host names in TF_CONFIG.
+
+    Raises UnplannableError for a job without replicas.
+    """
+    kind, policy = V1_KINDS[job.kind], job.spec.run_policy
+    roles = tuple(_role(kind, name, entry) for name, entry in job.spec.replica_specs.items())
+    deciding = deciding_type(job)
+    replicas = chief_first(
+        Replica(
+            role=role,
+            index=index,
+            id=replica_id(role.name, index),
+            name=pod_name(job.metadata.name, role.replica_type, index),
+            is_chief=role.replica_type == deciding and index == 0,
+            decides=role.replica_type in kind.types and not _may_fail(job, role),
+        )
+        for role in roles
+        for index in range(role.replicas)
+    )
+    if not replicas:
+        raise UnplannableError(f"spec.{kind.replicas_field}: the job has no replicas")
+    limit = policy.backoff_limit
+    return Plan(
+        identity=JobIdentity(
+            namespace=job.metadata.namespace,
+            job_name=job.metadata.name,
+            # Names need none.
+            runtime_id="",
+            owner=owner_of(V1_RESOURCES[job.kind], job.metadata),
+            labels={OPERATOR_NAME_LABEL: kind.operator_name, JOB_NAME_LABEL: job.metadata.name},
+        ),
+        policy=RunPolicy(
+            policy.clean_pod_policy or "",
+            policy.suspend,
+            policy.active_deadline_seconds,
+            # Upstream fails a job at this number of restarts, and at the first one if it is 0.
+            None if limit is None else max(0, limit - 1),
+        ),
+        replicas=dataclasses.replace(
+            planned(roles, replicas, _needed(job, deciding, replicas)), needs_one=_needs_one(job, deciding)
+        ),
+        environment=lambda replica: {},
+        carrier=_carrier(job, kind, cluster_domain),
+    )
+
+
+def deciding_type(job: V1Job) -> str:
+    """Returns the type whose replicas tell whether the job runs, and when it has succeeded; a job with defaults."""
+    types = job.spec.replica_specs
+    return next((name for name in (CHIEF, MASTER, LAUNCHER, WORKER) if name in types), "")
+
+
+def _needed(job: V1Job, deciding: str, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
+    """Returns the replicas whose success completes the job: all of the deciding type.
+
+    Of a TFJob's workers, the first one suffices unless `successPolicy` is AllWorkers.
+    """
+    if job.kind == TF_JOB and deciding == WORKER and job.spec.success_policy != ALL_WORKERS:
+        return ()
+    needed = tuple(replica for replica in replicas if replica.role.replica_type == deciding)
+    return needed if len(needed) > 1 else ()
+
+
+def _needs_one(job: V1Job, deciding: str) -> bool:
+    """Reports whether one worker of an elastic PyTorchJob suffices: torchrun ends all of them together."""
+    return job.kind == PYTORCH_JOB and deciding == WORKER and job.spec.elastic_policy is not None
+
+
+def _may_fail(job: V1Job, role: Role) -> bool:
+    """Reports whether the job goes on without the replicas of this type that have failed for good."""
+    return job.spec.enable_dynamic_worker and role.replica_type == WORKER and role.restart_policy == NEVER
+
+
+def _role(kind: V1Kind, name: str, entry: V1ReplicaSpec) -> Role:
+    return Role(
+        name=name.lower(),
+        replica_type=name,
+        replicas=entry.replicas or 0,
+        port=kind.port,
+        template=entry.template,
+        container=kind.container,
+        port_name=kind.port_name,
+        restart_policy=entry.restart_policy,
+    )
+
+
+def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str) -> PodCarrier:
+    variables = variables_of(job, cluster_domain)
+    init_containers = {name: init_containers_of(job, name) for name in job.spec.replica_specs}
+
+    def pod(replica: Replica) -> Mapping[str, Any]:
+        role = replica.role
+        template = _with_variables(role.template, variables(role.replica_type, replica.index))
+        if added := init_containers[role.replica_type]:
+            present = spec_of(template).get("initContainers") or ()
+            template = with_spec(template, initContainers=[*present, *added])
+        policy = NEVER if role.restart_policy == EXIT_CODE else role.restart_policy
+        metadata = role.template.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), **_labels(job, kind, replica), **_job_role(job, replica)}
+        return {"metadata": {**metadata, "labels": labels}, "spec": {**template["spec"], "restartPolicy": policy}}
+
+    def service(replica: Replica) -> Mapping[str, Any]:
+        labels = _labels(job, kind, replica)
+        ports = [
+            {"name": port.get("name") or "", "port": port.get("containerPort")}
+            for port in _training_container(replica).get("ports") or ()
+        ]
+        spec = {"clusterIP": "None", "selector": labels, "ports": ports}
+        return {"metadata": {"labels": labels}, "spec": spec}
+
+    return PodCarrier(pod, service)
+
+
+def _training_container(replica: Replica) -> Mapping[str, Any]:
+    containers = containers_of(replica.role.template)
+    return next((container for container in containers if container.get("name") == replica.role.container), {})
+
+
+def _with_variables(template: Mapping[str, Any], environment: PodEnvironment) -> Mapping[str, Any]:
+    """Returns the template with the variables, which replace those of the same name."""
+    names = {variable["name"] for variable in environment.variables}
+    containers = []
+    for container in containers_of(template):
+        if environment.container in ("", container.get("name")):
+            own = [variable for variable in container.get("env") or () if variable.get("name") not in names]
+            containers.append(with_env({**container, "env": own}, environment.variables))
+        else:
+            containers.append(dict(container))
+    return with_spec(template, containers=containers)
+
+
+def type_labels(job: V1Job, kind: V1Kind, replica_type: str) -> dict[str, str]:
+    """Returns the labels that the replicas of one type have in common."""
+    return {
+        OPERATOR_NAME_LABEL: kind.operator_name,
+        JOB_NAME_LABEL: job.metadata.name,
+        REPLICA_TYPE_LABEL: replica_type.lower(),
+    }
+
+
+def _labels(job: V1Job, kind: V1Kind, replica: Replica) -> dict[str, str]:
+    return {**type_labels(job, kind, replica.role.replica_type), REPLICA_INDEX_LABEL: str(replica.index)}
+
+
+def _job_role(job: V1Job, replica: Replica) -> dict[str, str]:
+    """Returns the label of masters, by which clients find the pod with the log of the training."""
+    types, type_ = job.spec.replica_specs, replica.role.replica_type
+    if job.kind == TF_JOB and (CHIEF in types or MASTER in types):
+        is_master = type_ in (CHIEF, MASTER)
+    elif MASTER in types or job.kind in (XGBOOST_JOB, PADDLE_JOB, MPI_JOB):
+        is_master = type_ in (MASTER, LAUNCHER)
+    else:
+        is_master = type_ == WORKER and replica.index == 0
+    return {JOB_ROLE_LABEL: _MASTER_ROLE} if is_master else {}
