@@ -14,7 +14,9 @@ from generate.interop import render_interop
 from generate.kindreference import render_gang, render_tfjob, render_trainingruntime, render_trainjob
 from generate.kubeflowcases import render_kubeflow_cases
 from generate.reference import render_events, render_flags, render_metrics
+from generate.v1kinds import render_v1_crd
 from helmchart import chart
+from tfjob_controller.api.kubeflowv1.types import API_GROUP, V1_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +27,10 @@ def _crd_path(kind: CustomKind) -> str:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     **{_crd_path(kind): partial(render_crd, kind) for kind in kinds.KINDS},
+    **{
+        f"manifests/base/crds-kubeflow-v1/{API_GROUP}_{kind.plural}.yaml": partial(render_v1_crd, kind)
+        for kind in V1_KINDS.values()
+    },
     "docs/reference/tfjob.md": render_tfjob,
     "docs/reference/gang.md": render_gang,
     "docs/reference/trainjob.md": render_trainjob,

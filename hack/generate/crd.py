@@ -41,8 +41,13 @@ class CustomKind:
 
 def render_crd(kind: CustomKind) -> str:
     """Returns the manifest as YAML text."""
-    header = f"# Generated from {kind.source} by `make generate`.\n"
-    return header + yaml.dump(crd_of(kind), sort_keys=False, width=120, Dumper=_Dumper, allow_unicode=True)
+    return render_manifest(crd_of(kind), kind.source)
+
+
+def render_manifest(crd: Mapping[str, Any], source: str) -> str:
+    """Returns a manifest that is generated from the file `source` as YAML text."""
+    header = f"# Generated from {source} by `make generate`.\n"
+    return header + yaml.dump(crd, sort_keys=False, width=120, Dumper=_Dumper, allow_unicode=True)
 
 
 def crd_of(kind: CustomKind) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _CONFIG = "manifests/base/manager/controller-config.yaml"
 # Patterns of manifests that templates include, and the folder in the chart.
 _COPIED = {
     "manifests/base/crds/*.yaml": "files/crds",
+    "manifests/base/crds-kubeflow-v1/*.yaml": "files/crds-kubeflow-v1",
     "manifests/base/runtimes/*-distributed.yaml": "files/runtimes",
     "manifests/base/runtimes/plain.yaml": "files/runtimes",
     "manifests/base/extender/scheduler.yaml": "files",

@@ -179,6 +179,12 @@ def _switches() -> Iterator[Value]:
         False,
         "Run the TrainJobs of trainer.kubeflow.org. Requires their CRDs: see docs/kubeflow-trainer.md.",
     )
+    yield Value(
+        "kubeflowV1.enabled",
+        False,
+        "Run jobs of kubeflow.org/v1 in the place of training-operator 1.9. Its TFJob takes the place of that of "
+        "v1alpha1.",
+    )
 
 
 def _dashboard() -> Iterator[Value]:

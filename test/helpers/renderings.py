@@ -21,9 +21,10 @@ ANOTHER_NAMESPACE = MANIFESTS / "transformers" / "another-namespace"
 # The namespace of jobs in overlays/namespaced.
 JOBS = "default"
 OVERLAYS = sorted(path.parent.name for path in (MANIFESTS / "overlays").glob("*/kustomization.yaml"))
-# The overlay that contains only the CRDs; all others install programs.
+# The overlays that contain only CRDs, of which a cluster has one; all others install programs.
 CRDS_OVERLAY = "crds"
-PROGRAMS = [each for each in OVERLAYS if each != CRDS_OVERLAY]
+CRDS_OVERLAYS = (CRDS_OVERLAY, "crds-kubeflow-v1")
+PROGRAMS = [each for each in OVERLAYS if each not in CRDS_OVERLAYS]
 COMPONENTS = sorted(path.parent.name for path in (MANIFESTS / "components").glob("*/kustomization.yaml"))
 # Kinds of other projects, which the tests' control plane does not serve.
 _FOREIGN_GROUPS = ("monitoring.coreos.com/",)

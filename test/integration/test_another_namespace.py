@@ -28,7 +28,7 @@ INSTALLS = [
     ("standalone",),
     ("gang-affinity",),
     # Every component that adds objects.
-    ("ha-monitored", "dashboard", "kubeflow-trainer", "node-autoscaler", "progress-server"),
+    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1", "node-autoscaler", "progress-server"),
     ("namespaced",),
     ("namespaced", "priority-class", "network-policies", "dashboard", "kubeflow-trainer", "progress-server"),
 ]
@@ -101,7 +101,8 @@ def test_the_roles_of_users_keep_the_names_that_messages_have(tmp_path: Path) ->
     rendered = render_in("team-x", tmp_path, *INSTALLS[2])
     names = {entry["metadata"]["name"] for entry in rendered if is_users(entry)}
     base = {"tfjob-viewer", "tfjob-editor", "tfjob-admin", CLUSTER_VIEWER}
-    assert names == base | {"tfjob-kubeflow-trainer-viewer", "tfjob-kubeflow-trainer-editor"}
+    components = ("kubeflow-trainer", "kubeflow-v1")
+    assert names == base | {f"tfjob-{component}-{role}" for component in components for role in ("viewer", "editor")}
 
 
 def test_bindings_that_an_overlay_adds_are_left_alone(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from helpers.kubectl import MANIFESTS, Kubectl
 from helpers.renderings import (
     ANOTHER_NAMESPACE,
     COMPONENTS,
-    CRDS_OVERLAY,
+    CRDS_OVERLAYS,
     JOBS,
-    OVERLAYS,
+    PROGRAMS,
     SYSTEM,
     arguments_of,
     containers_of,
@@ -66,19 +66,20 @@ COMPONENT_VALUES: dict[str, Values] = {
     "node-autoscaler": {"gangScheduler": {"nodeAutoscaler": {"enabled": True}}},
     "dashboard": {"dashboard": {"enabled": True}},
     "kubeflow-trainer": {"kubeflowTrainer": {"enabled": True}},
+    "kubeflow-v1": {"kubeflowV1": {"enabled": True}},
     "progress-server": {"progressServer": {"enabled": True}},
     **{f"gang-backend-{each}": {"gangBackend": each} for each in ("volcano", "coscheduling", "kubernetes", "kueue")},
 }
 # One that changes the gang scheduler needs it; with another backend there is none.
 ON_GANGS = [each for each in COMPONENTS if not each.startswith("gang-backend-")]
 COMBINATIONS = [
-    *((overlay,) for overlay in OVERLAYS if overlay != CRDS_OVERLAY),
+    *((overlay,) for overlay in PROGRAMS),
     # "gang-scheduling" contains what is in "standalone".
     *(("standalone", each) for each in COMPONENTS if each not in ON_GANGS),
     *(("gang-scheduling", each) for each in ON_GANGS),
     # Components that change what others add.
-    ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "progress-server"),
-    ("namespaced", "gang-backend-kueue", "priority-class", "kubeflow-trainer", "progress-server"),
+    ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "kubeflow-v1", "progress-server"),
+    ("namespaced", "gang-backend-kueue", "priority-class", "kubeflow-trainer", "kubeflow-v1", "progress-server"),
     ("standalone", "high-availability", "gang-backend-volcano", "network-policies", "progress-server"),
 ]
 
@@ -141,11 +142,15 @@ def render_in_two_namespaces(kubectl: Kubectl, folder: Path) -> list[Object]:
     return render(kubectl, folder)
 
 
-def test_the_chart_has_the_crds_of_the_overlay(kubectl: Kubectl, helm: Helm) -> None:
-    found = [each for each in helm.template({}) if each["kind"] == "CustomResourceDefinition"]
-    assert comparable(found) == comparable(render_overlay(kubectl, CRDS_OVERLAY))
+@pytest.mark.parametrize(
+    ("overlay", "values"), list(zip(CRDS_OVERLAYS, ({}, COMPONENT_VALUES["kubeflow-v1"]), strict=True))
+)
+def test_the_chart_has_the_crds_of_the_overlay(kubectl: Kubectl, helm: Helm, overlay: str, values: Values) -> None:
+    found = [each for each in helm.template(values) if each["kind"] == "CustomResourceDefinition"]
+    expected = render_overlay(kubectl, overlay)
+    assert comparable(found) == comparable(expected)
     kept = [each["metadata"].get("annotations", {}).get("helm.sh/resource-policy") for each in found]
-    assert kept == ["keep"] * 5
+    assert kept == ["keep"] * len(expected)
 
 
 def test_the_chart_has_the_runtimes(kubectl: Kubectl, helm: Helm) -> None:

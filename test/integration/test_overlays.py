@@ -15,6 +15,7 @@ from helpers.kubectl import Kubectl
 from helpers.renderings import (
     COMPONENTS,
     CRDS_OVERLAY,
+    CRDS_OVERLAYS,
     JOBS,
     PROGRAMS,
     SYSTEM,
@@ -34,6 +35,7 @@ from helpers.renderings import (
 )
 from localcluster import binaries, images
 from localcluster.api import Api
+from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import (
     DashboardOptions,
@@ -65,7 +67,7 @@ ANY_BACKEND = [each for each in COMPONENTS if not each.startswith("gang-")]
 TOGETHER = [
     *(("standalone",), ("namespaced",), ("dev",), ("standalone", "gang-backend-volcano")),
     ("gang-affinity", *ANY_BACKEND),
-    ("ha-monitored", "dashboard", "kubeflow-trainer", "node-autoscaler", "progress-server"),
+    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1", "node-autoscaler", "progress-server"),
 ]
 
 
@@ -107,8 +109,21 @@ def test_all_is_accepted_without_a_warning(restricted: Kubectl, rendered: list[O
     assert_accepted(restricted, our_own(rendered))
 
 
-def test_the_crds_are_accepted_without_a_warning(kubectl: Kubectl) -> None:
-    assert_accepted(kubectl, render_overlay(kubectl, CRDS_OVERLAY))
+@pytest.mark.parametrize("overlay", CRDS_OVERLAYS)
+def test_the_crds_are_accepted_without_a_warning(kubectl: Kubectl, overlay: str) -> None:
+    crds = render_overlay(kubectl, overlay)
+    # The cluster has the TFJob of v1alpha1, in whose place the API server takes no other one.
+    served = [crd for crd in crds if overlay == CRDS_OVERLAY or crd["metadata"]["name"] != TFJOBS.full_name]
+    assert len(served) == len(crds) - (overlay != CRDS_OVERLAY)
+    assert_accepted(kubectl, served)
+
+
+def test_the_tfjob_of_v1_does_not_take_the_place_of_that_of_v1alpha1(kubectl: Kubectl) -> None:
+    (crd,) = [crd for crd in render_overlay(kubectl, CRDS_OVERLAYS[1]) if crd["metadata"]["name"] == TFJOBS.full_name]
+    arguments = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+    answer = kubectl.run(*arguments, manifest=yaml.safe_dump(crd))
+    assert answer.code != 0
+    assert "status.storedVersions" in answer.error
 
 
 def assert_accepted(kubectl: Kubectl, objects: list[Object]) -> None:

@@ -76,7 +76,7 @@ def test_what_the_page_quotes_is_what_a_program_says() -> None:
     assert [part for part in parts if part not in FOREIGN and not is_said(part)] == []
 
 
-@pytest.mark.parametrize("words", ["no pad after", "it is being reheated", "cannot create Jub"])
+@pytest.mark.parametrize("words", ["no pud after", "it is being reheated", "cannot create Jub"])
 def test_what_no_program_says_is_found_out(words: str) -> None:
     assert not is_said(words)
 
