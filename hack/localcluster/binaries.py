@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
-from localcluster.gobuild import CONTAINERD, COSCHEDULING, KUEUE, VOLCANO, build_missing
+from localcluster.gobuild import CONTAINERD, COSCHEDULING, KUEUE, TRAINING_OPERATOR, VOLCANO, build_missing
 from localcluster.kubernetesversions import KUBERNETES, chosen_minor, module_folder
 from localcluster.program import HACK, Program, cache_path, cache_root, is_executable, required_version
 from localcluster.report import Report, to_stderr
@@ -81,6 +81,12 @@ PROGRAMS = {
             f"{_PROMETHEUS}/cmd/prometheus",
             _PROMETHEUS,
             tags="remove_all_sd,enable_kubernetes_sd",
+        ),
+        Program(
+            "training-operator",
+            "trainingoperator",
+            f"{TRAINING_OPERATOR}/cmd/training-operator.v1",
+            TRAINING_OPERATOR,
         ),
         _volcano("scheduler"),
         _volcano("controller-manager"),

@@ -28,6 +28,7 @@ from localcluster.report import Report
 CONTAINERD = "github.com/containerd/containerd/v2"
 COSCHEDULING = "sigs.k8s.io/scheduler-plugins"
 KUEUE = "sigs.k8s.io/kueue"
+TRAINING_OPERATOR = "github.com/kubeflow/training-operator"
 VOLCANO = "volcano.sh/volcano"
 _REPORT_SECONDS = 30.0
 # The programs are stripped, so debug information would be unused.

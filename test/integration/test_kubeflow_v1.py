@@ -1,0 +1,115 @@
+"""Jobs of `kubeflow.org/v1` on a real API server that has this project's CRDs of them, and none of v1alpha1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import Cluster, new_namespace, own_plane, set_pod_terminated
+from helpers.controller import running_controller
+from helpers.poll import until
+from helpers.v1manifests import v1_manifest, v1_replicas
+from localcluster.api import Api
+from localcluster.crds import documents, install_crd
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.programs import Options
+from tfjob_controller.api.kubeflowv1.types import V1_KINDS, V1_RESOURCES
+from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+CRDS = Path("manifests/base/crds-kubeflow-v1")
+KINDS = tuple(kind.resource.kind for kind in V1_JOB_KINDS)
+# Each with a type of replicas that decides, and one that does not.
+TYPES = {"TFJob": ("Chief", "Worker"), "JAXJob": ("Worker", "")}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with own_plane("kubeflow-v1", Options()) as cluster, FakeKubelet(Api.from_kubeconfig(cluster.own.kubeconfig)):
+        for path in sorted(CRDS.glob("*.yaml")):
+            for crd in documents(path.read_text()):
+                install_crd(cluster.api, crd)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    name = new_namespace(cluster.api)
+    options: Object = {"kubeflow_v1_api": KINDS, "trainjobs": False, "gang_scheduling": "off"}
+    with running_controller(cluster.kubeconfig, name, **options):
+        yield name
+
+
+class Trial:
+    """A job of one kind, as its user sees it."""
+
+    def __init__(self, api: Api, namespace: str, kind: str, name: str, replicas: Object, **spec: Any) -> None:
+        self._api, self._namespace, self._kind = api, namespace, kind
+        self.name = name
+        manifest = v1_manifest(kind, replicas, self.name, **spec)
+        manifest["metadata"] = {"name": self.name, "namespace": namespace}
+        self._path = V1_RESOURCES[kind].path(namespace)
+        api.create(self._path, manifest)
+
+    def change(self, spec: Object) -> None:
+        self._api.patch(f"{self._path}/{self.name}", {"spec": spec})
+
+    def conditions(self) -> list[tuple[str, str]]:
+        status = self._api.get(f"{self._path}/{self.name}").get("status", {})
+        return [(condition["type"], condition["status"]) for condition in status.get("conditions", ())]
+
+    def await_conditions(self, *expected: tuple[str, bool]) -> None:
+        wanted = [(type_, str(is_true)) for type_, is_true in expected]
+        until(self.conditions, lambda conditions: conditions == wanted)
+
+    def children(self, plural: str) -> dict[str, Object]:
+        """Returns the children by the end of their names."""
+        path, label = f"/api/v1/namespaces/{self._namespace}/{plural}", f"training.kubeflow.org/job-name={self.name}"
+        found = self._api.list(path, label)
+        return {child["metadata"]["name"].removeprefix(f"{self.name}-"): child for child in found}
+
+    def await_children(self, *replicas: str) -> None:
+        for plural in ("pods", "services"):
+            until(partial(self.children, plural), lambda children: sorted(children) == sorted(replicas))
+
+    def exits(self, replica: str, exit_code: int) -> None:
+        container = V1_KINDS[self._kind].container
+        set_pod_terminated(self._api, self._namespace, f"{self.name}-{replica}", exit_code, container=container)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_of_each_kind_runs_is_suspended_resumed_and_succeeds(cluster: Cluster, namespace: str, kind: str) -> None:
+    decides, follows = TYPES.get(kind, ("Master", "Worker"))
+    types = {decides: 1, **({follows: 2} if follows else {})}
+    trial = Trial(cluster.api, namespace, kind, f"whole-{kind.lower()}", types, runPolicy={"cleanPodPolicy": "All"})
+    replicas = [f"{type_.lower()}-{index}" for type_, count in types.items() for index in range(count)]
+    trial.await_children(*replicas)
+    trial.await_conditions(("Created", True), ("Running", True))
+    trial.change({"runPolicy": {"suspend": True}})
+    trial.await_children()
+    trial.await_conditions(("Created", True), ("Running", False), ("Suspended", True))
+    trial.change({"runPolicy": {"suspend": False}})
+    trial.await_children(*replicas)
+    trial.await_conditions(("Created", True), ("Suspended", False), ("Running", True))
+    trial.exits(f"{decides.lower()}-0", 0)
+    trial.await_conditions(("Created", True), ("Suspended", False), ("Running", False), ("Succeeded", True))
+    trial.await_children()
+
+
+def test_a_pod_that_a_signal_has_ended_is_replaced_and_an_error_ends_the_job(cluster: Cluster, namespace: str) -> None:
+    worker = v1_replicas("TFJob", 2, restartPolicy="ExitCode")
+    trial = Trial(cluster.api, namespace, "TFJob", "replaced", {"Worker": worker})
+    trial.await_conditions(("Created", True), ("Running", True))
+    uid = trial.children("pods")["worker-1"]["metadata"]["uid"]
+    trial.exits("worker-1", 137)
+    until(lambda: trial.children("pods").get("worker-1"), lambda pod: pod and pod["metadata"]["uid"] != uid)
+    trial.await_conditions(("Created", True), ("Running", True))
+    trial.exits("worker-1", 1)
+    trial.await_conditions(("Created", True), ("Running", False), ("Failed", True))
+    assert sorted(trial.children("pods")) == ["worker-0", "worker-1"]

@@ -1,0 +1,401 @@
+"""The same jobs under training-operator, the real program, and under this controller: what clients see is equal.
+
+Each job runs in a namespace of each controller. All jobs take their steps at the same time, and are compared whenever
+everything rests. Deliberate differences are named in the table of jobs, with what is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from helpers.cluster import new_namespace, own_plane, pod_path, set_pod_terminated
+from helpers.controller import running_controller
+from helpers.poll import eventually
+from helpers.v1manifests import v1_replicas
+from helpers.v1world import (
+    KINDS,
+    V1Namespace,
+    await_rest,
+    differences,
+    manifest_of,
+    pod_phase,
+    replicas_change,
+)
+from localcluster.api import Api
+from localcluster.fakekubelet import FakeKubelet
+from localcluster.programs import Options
+from localcluster.trainingoperator import TrainingOperator
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
+Object = dict[str, Any]
+# What a client sees of one job, by controller.
+Seen = tuple[Object, Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The containers of these pods end with these codes, one after another; the names are without the job's."""
+
+    codes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The kubelets have restarted the containers of these pods so often."""
+
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A user changes the job."""
+
+    patch: Object
+
+
+Step = Exit | Restart | Change
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A job, the steps of its life, and a part of the path of each deliberate difference (see below)."""
+
+    name: str
+    kind: str
+    replicas: Mapping[str, Any]
+    steps: tuple[Step, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    differs: tuple[str, ...] = ()
+
+    @property
+    def manifest(self) -> Object:
+        return manifest_of(self.kind, self.replicas, self.name, **self.spec)
+
+
+def suspend(on: bool) -> Change:
+    return Change({"spec": {"runPolicy": {"suspend": on}}})
+
+
+def policy(**fields: Any) -> Object:
+    return {"runPolicy": fields}
+
+
+def replicas(kind: str, count: int | None, restarts: str = "", **metadata: Any) -> Object:
+    fields = {"restartPolicy": restarts} if restarts else {}
+    entry = v1_replicas(kind, count, **fields)
+    if metadata:
+        entry["template"]["metadata"] = metadata
+    return entry
+
+
+def with_container(entry: Object, **fields: Any) -> Object:
+    """Returns the replicas with these fields in their container, and with a second container."""
+    spec = entry["template"]["spec"]
+    containers = [{**spec["containers"][0], **fields}, {"name": "sidecar", "image": "sidecar:1"}]
+    return {**entry, "template": {**entry["template"], "spec": {**spec, "containers": containers}}}
+
+
+def unschedulable(entry: Object) -> Object:
+    """Returns the replicas with a selector that no node has, so that their pods stay Pending."""
+    spec = {**entry["template"]["spec"], "nodeSelector": {"no": "node"}}
+    return {**entry, "template": {**entry["template"], "spec": spec}}
+
+
+# Deliberate differences, by a part of their path.
+# The script waits in the same way, and is this project's own.
+WAIT = "/spec/initContainers"
+# A pod that replaces another one tells how often its replica was restarted.
+RESTARTS = "/annotations/kubeflow.org/restarts"
+# Every job that has ended has it; otherwise it would never expire.
+COMPLETION = "/status/times/completionTime: False / True"
+# training-operator visits types in random order, and leaves this out if it sees the success of the master first.
+VARYING = "/status/replicaStatuses/Worker/selector: 'absent' / "
+
+TF, TORCH, BOOST, JAX, PADDLE = KINDS
+NOTES = {
+    "name": "mine",
+    "namespace": "elsewhere",
+    "labels": {"team": "a", "training.kubeflow.org/job-name": "x"},
+    "annotations": {"b": "c"},
+}
+CASES = (
+    Case(
+        "tf-chief",
+        TF,
+        {
+            "Chief": replicas(TF, 1),
+            "Worker": replicas(TF, 2, **NOTES),
+            "PS": with_container(
+                replicas(TF, 1),
+                env=[{"name": "TF_CONFIG", "value": "mine"}, {"name": "A", "value": "1"}],
+                ports=[{"name": "other", "containerPort": 80}, {"name": "tfjob-port", "containerPort": 3333}],
+            ),
+            "Evaluator": replicas(TF, None),
+        },
+        (Exit({"worker-0": 0}), Exit({"chief-0": 0})),
+        policy(cleanPodPolicy="Running"),
+    ),
+    Case("tf-chief-fails", TF, {"Chief": 1, "Worker": 1}, (Exit({"worker-0": 0}), Exit({"chief-0": 1}))),
+    Case("tf-master", TF, {"Master": 1, "Worker": 1, "PS": 1}, (Exit({"ps-0": 1}),), policy(cleanPodPolicy="All")),
+    Case("tf-workers", TF, {"Worker": 2}, (Exit({"worker-0": 0}),), policy(cleanPodPolicy="All")),
+    Case(
+        "tf-all-workers",
+        TF,
+        {"Worker": 2},
+        (Exit({"worker-0": 0}), Exit({"worker-1": 0})),
+        {"successPolicy": "AllWorkers"},
+    ),
+    Case("tf-one", TF, {"Worker": with_container(replicas(TF, 1, "OnFailure"))}, (Exit({"worker-0": 0}),)),
+    Case(
+        "tf-exit-code",
+        TF,
+        {"Worker": replicas(TF, 2, "ExitCode"), "PS": replicas(TF, 1, "Always")},
+        (Exit({"worker-1": 137}), Exit({"worker-1": 1})),
+        differs=(RESTARTS,),
+    ),
+    Case(
+        "tf-suspended",
+        TF,
+        {"Worker": 2, "PS": 1},
+        (suspend(True), suspend(False), Exit({"worker-0": 0})),
+    ),
+    Case(
+        "tf-dynamic",
+        TF,
+        {"Worker": 2, "PS": 1},
+        (Change(replicas_change(TF, Worker=3)), Change(replicas_change(TF, Worker=1))),
+        {"enableDynamicWorker": True},
+    ),
+    Case(
+        "tf-expires",
+        TF,
+        {"Worker": 1},
+        (Exit({"worker-0": 0}),),
+        policy(ttlSecondsAfterFinished=1),
+    ),
+    Case(
+        "tf-dynamic-goes-on",
+        TF,
+        {"Worker": 2},
+        (Exit({"worker-1": 1}), Exit({"worker-0": 0})),
+        {"enableDynamicWorker": True},
+    ),
+    Case("tf-other-case", TF, {"worker": 1, "ps": 1}, (Exit({"worker-0": 0}),), policy(cleanPodPolicy="Running")),
+    Case("tf-unknown-type", TF, {"Worker": 1, "Other": 1}, (Exit({"other-0": 1}), Exit({"worker-0": 0}))),
+    Case(
+        "tf-restarts",
+        TF,
+        {"Worker": replicas(TF, 2, "OnFailure")},
+        (Restart({"worker-1": 2}), Exit({"worker-0": 0})),
+        policy(backoffLimit=3),
+    ),
+    Case(
+        "tf-restarts-too-often",
+        TF,
+        {"Worker": replicas(TF, 2, "Always"), "PS": 1},
+        (Restart({"worker-1": 1}), Restart({"worker-0": 1})),
+        policy(backoffLimit=2, cleanPodPolicy="Running"),
+    ),
+    Case(
+        "paddle-restarts-once",
+        PADDLE,
+        {"Worker": 1},
+        (Restart({"worker-0": 1}),),
+        policy(backoffLimit=0, cleanPodPolicy="All"),
+    ),
+    Case("tf-elsewhere", TF, {"Worker": 1}, (), policy(managedBy="kueue.x-k8s.io/multikueue")),
+    Case(
+        "torch-master",
+        TORCH,
+        {"Master": replicas(TORCH, 1, **NOTES), "Worker": replicas(TORCH, 2)},
+        (Exit({"worker-0": 0}), Exit({"master-0": 0})),
+        {"nprocPerNode": "2"},
+        differs=(WAIT,),
+    ),
+    Case(
+        "torch-never",
+        TORCH,
+        {"Master": replicas(TORCH, 1, "Never"), "Worker": replicas(TORCH, 1, "Never")},
+        (Exit({"worker-0": 1}),),
+        policy(cleanPodPolicy="Running"),
+        differs=(WAIT,),
+    ),
+    Case(
+        "torch-exit-code",
+        TORCH,
+        {"Master": replicas(TORCH, 1, "ExitCode")},
+        (Exit({"master-0": 130}), Exit({"master-0": 0})),
+        differs=(RESTARTS,),
+    ),
+    Case(
+        "torch-exit-code-1",
+        TORCH,
+        {"Worker": replicas(TORCH, 2, "ExitCode")},
+        (Exit({"worker-1": 2}),),
+        differs=(COMPLETION,),
+    ),
+    Case("torch-workers", TORCH, {"Worker": 2}, (Exit({"worker-0": 0}), Exit({"worker-1": 0}))),
+    Case(
+        "torch-evicted",
+        TORCH,
+        {"Master": 1, "Worker": 1},
+        (Exit({"worker-0": 1}), Exit({"master-0": 0})),
+        differs=(
+            WAIT,
+            RESTARTS,
+        ),
+    ),
+    Case(
+        "torch-elastic",
+        TORCH,
+        {"Worker": 2},
+        (Change(replicas_change(TORCH, Worker=3)), Exit({"worker-1": 0})),
+        {
+            "elasticPolicy": {
+                "minReplicas": 1,
+                "maxReplicas": 3,
+                "maxRestarts": 5,
+                "rdzvBackend": "etcd",
+                "rdzvId": "r",
+                "rdzvConf": [{"key": "a", "value": "b"}, {"key": "c", "value": "d"}],
+            }
+        },
+    ),
+    Case(
+        "torch-created-suspended",
+        TORCH,
+        {"Master": 1, "Worker": 1},
+        (suspend(False), suspend(True)),
+        policy(suspend=True),
+        differs=(WAIT,),
+    ),
+    Case(
+        "torch-suspended",
+        TORCH,
+        {"Master": 1, "Worker": 1},
+        (suspend(True), suspend(False), Exit({"master-0": 0})),
+        differs=(WAIT,),
+    ),
+    Case("boost", BOOST, {"Master": 1, "Worker": 2}, (Exit({"worker-0": 0}), Exit({"master-0": 0}))),
+    Case("boost-fails", BOOST, {"Master": 1, "Worker": 1}, (Exit({"worker-0": 1}),), policy(cleanPodPolicy="All")),
+    Case(
+        "boost-exit-code",
+        BOOST,
+        {"Master": replicas(BOOST, 1, "ExitCode"), "Worker": replicas(BOOST, 1, "ExitCode")},
+        (Exit({"worker-0": 137}), Exit({"master-0": 0})),
+        differs=(RESTARTS,),
+    ),
+    Case(
+        "boost-fails-early",
+        BOOST,
+        {"Master": unschedulable(replicas(BOOST, 1)), "Worker": 1},
+        (Exit({"worker-0": 1}),),
+        policy(cleanPodPolicy="Running"),
+    ),
+    Case("boost-alone", BOOST, {"Master": 1}, (Exit({"master-0": 2}),)),
+    Case("boost-suspended", BOOST, {"Master": 1, "Worker": 1}, (suspend(True), suspend(False))),
+    Case("jax", JAX, {"Worker": replicas(JAX, 2, **NOTES)}, (Exit({"worker-1": 0}), Exit({"worker-0": 0}))),
+    Case("jax-fails", JAX, {"Worker": 2}, (Exit({"worker-1": 1}),), policy(cleanPodPolicy="All")),
+    Case(
+        "jax-exit-code",
+        JAX,
+        {"Worker": replicas(JAX, 2, "ExitCode")},
+        (Exit({"worker-0": 137}), Exit({"worker-0": 0, "worker-1": 0})),
+        differs=(RESTARTS,),
+    ),
+    Case("jax-suspended", JAX, {"Worker": 2}, (suspend(True), suspend(False), Change(replicas_change(JAX, Worker=1)))),
+    Case("paddle-master", PADDLE, {"Master": 1, "Worker": 2}, (Exit({"worker-0": 0}), Exit({"master-0": 0}))),
+    Case("paddle-workers", PADDLE, {"Worker": 2}, (Exit({"worker-0": 0}), Exit({"worker-1": 0}))),
+    Case("paddle-never", PADDLE, {"Worker": replicas(PADDLE, 2, "Never")}, (Exit({"worker-1": 1}),)),
+    Case(
+        "paddle-evicted",
+        PADDLE,
+        {"Master": 1, "Worker": 1},
+        (Exit({"master-0": 1}), Exit({"master-0": 0})),
+        policy(cleanPodPolicy="All"),
+        differs=(RESTARTS,),
+    ),
+    Case("paddle-suspended", PADDLE, {"Master": 1, "Worker": 1}, (suspend(True), suspend(False))),
+)
+BY_NAME = {case.name: case for case in CASES}
+
+
+def set_restarts(api: Api, namespace: str, pod: str, count: int) -> None:
+    path = pod_path(namespace, pod)
+    statuses = [{**each, "restartCount": count} for each in api.get(path)["status"]["containerStatuses"]]
+    api.patch(f"{path}/status", {"status": {"containerStatuses": statuses}})
+
+
+class Trial:
+    """All jobs in the namespaces of both controllers."""
+
+    def __init__(self, api: Api, namespaces: tuple[V1Namespace, V1Namespace]) -> None:
+        self._api = api
+        self._namespaces = namespaces
+        # What was seen of each job, at each rest.
+        self.seen: dict[str, list[Seen]] = {case.name: [] for case in CASES}
+
+    def run(self) -> None:
+        for case in CASES:
+            for namespace in self._namespaces:
+                namespace.submit(case.manifest)
+        self._rest(0)
+        for number in range(max(len(case.steps) for case in CASES)):
+            for case in CASES:
+                if number < len(case.steps):
+                    for namespace in self._namespaces:
+                        self._take(namespace, case, case.steps[number])
+            self._rest(number + 1)
+
+    def _take(self, namespace: V1Namespace, case: Case, step: Step) -> None:
+        if isinstance(step, Change):
+            namespace.patch(case.kind, case.name, step.patch)
+            return
+        for replica, number in (step.codes if isinstance(step, Exit) else step.counts).items():
+            pod = f"{case.name}-{replica}"
+            eventually(lambda pod=pod: pod_phase(namespace, pod) == "Running")
+            if isinstance(step, Exit):
+                set_pod_terminated(self._api, namespace.name, pod, number)
+            else:
+                set_restarts(self._api, namespace.name, pod, number)
+
+    def _rest(self, number: int) -> None:
+        await_rest(self._api, self._namespaces)
+        upstream, ours = (namespace.seen() for namespace in self._namespaces)
+        nothing: Object = {}
+        for case in CASES:
+            if number <= len(case.steps):
+                self.seen[case.name].append((upstream.get(case.name, nothing), ours.get(case.name, nothing)))
+
+
+@pytest.fixture(scope="module")
+def trial() -> Iterator[Trial]:
+    with own_plane("v1parity", Options()) as cluster:
+        api, names = cluster.api, [new_namespace(cluster.api, prefix) for prefix in ("upstream", "ours")]
+        operator = TrainingOperator(cluster.own, names[0])
+        operator.install()
+        operator.start()
+        trial = Trial(api, (V1Namespace(api, names[0]), V1Namespace(api, names[1])))
+        options = {"kubeflow_v1_api": KINDS, "trainjobs": False, "gang_scheduling": "off"}
+        with FakeKubelet(api), running_controller(cluster.kubeconfig, names[1], **options):
+            trial.run()
+        operator.stop()
+        yield trial
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_clients_see_the_same_of_a_job(trial: Trial, name: str) -> None:
+    case = BY_NAME[name]
+    lines = [
+        f"rest {number}{line}"
+        for number, (upstream, ours) in enumerate(trial.seen[name])
+        for line in differences(upstream, ours)
+    ]
+    unexpected = [line for line in lines if not any(part in line for part in (*case.differs, VARYING))]
+    assert not unexpected, "\n".join(unexpected)
+    assert all(any(part in line for line in lines) for part in case.differs), "\n".join(lines)
