@@ -138,6 +138,19 @@ class V1Bench:
         last = {"deletionTimestamp": format_time(self.clock.now()), "deletionGracePeriodSeconds": 0}
         self.api.change(f"{POD_PATH}/{NAME}-{replica}", {"metadata": last})
 
+    def is_being_deleted(self, replica: str) -> None:
+        """The deletion of a pod that may not have started was requested."""
+        deletion = {"deletionTimestamp": format_time(self.clock.now()), "deletionGracePeriodSeconds": 30}
+        self.api.change(f"{POD_PATH}/{NAME}-{replica}", {"metadata": deletion, "status": {"phase": "Pending"}})
+
+    def fails_before_training(self, replica: str, container: str) -> None:
+        """An init container fails, and its pod with it."""
+        ended = {"exitCode": 1, "finishedAt": format_time(self.clock.now())}
+        init = {"name": container, "state": {"terminated": ended}, "restartCount": 0, "ready": False}
+        waiting = {"name": V1_KINDS[self.kind].container, "state": {"waiting": {"reason": "PodInitializing"}}}
+        status = {"phase": "Failed", "initContainerStatuses": [init], "containerStatuses": [waiting | {"ready": False}]}
+        self.api.change(f"{POD_PATH}/{NAME}-{replica}", {"status": status})
+
     def is_gone(self, *replicas: str) -> None:
         """The programs of pods that are being deleted have ended."""
         for replica in replicas:

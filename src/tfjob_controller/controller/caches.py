@@ -83,7 +83,7 @@ class ChildKind(Generic[ObjectT]):
 def child_kinds(
     *, gangs: bool, optional: Collection[Resource[Object]], pod_groups: Resource[Any] | None
 ) -> Sequence[ChildKind[Any]]:
-    """Returns the only list of the kinds of children. For the parameters see `ControllerCaches`."""
+    """Returns the list of the kinds of children that kinds of jobs share. For the parameters see `ControllerCaches`."""
     kinds: list[ChildKind[Any]] = [
         ChildKind(JOBS.with_decoder(decode_job), BY_OWNER, state_matters, job_priority, is_strict=True),
         ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER),
@@ -160,7 +160,7 @@ class ControllerCaches:
                 is_watched=child.is_watched,
                 is_strict=child.is_strict,
                 is_optional=child.is_optional,
-                label=selector.partition("=")[0],
+                selector=selector,
             )
             for child in self._kinds
         }

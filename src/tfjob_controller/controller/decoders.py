@@ -43,6 +43,7 @@ from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
 from tfjob_controller.jobs.naming import (
     JOB_TYPE,
     KUBEFLOW,
+    OPERATOR_NAME_LABEL,
     POD_JOB_NAME,
     REPLICA_RESTARTS,
     RESTART_ATTEMPT,
@@ -68,6 +69,7 @@ LABELS = (
     MEMBER_LABEL,
     METRICS_HASH,
     NODE_LABEL,
+    OPERATOR_NAME_LABEL,
     POD_JOB_NAME,
     REPLICA_RESTARTS,
     RESTART_ATTEMPT,
@@ -104,7 +106,7 @@ decode_job_gang: Callable[[bytes | msgspec.Raw], Gang] = gang_decoder(LABELS, ow
 _decode_job = kept_decoder(BatchJob, LABELS, owns=_JOBS_CHILDREN)
 # A pod that its Job has released is still the job's.
 _decode_pod = kept_decoder(Pod, LABELS, owns=controlled_by((JOBS,), or_by_none=True))
-_decode_bare_pod = kept_decoder(Pod, owns=_JOBS_CHILDREN)
+_decode_bare_pod = kept_decoder(Pod, (OPERATOR_NAME_LABEL,), owns=_JOBS_CHILDREN)
 
 
 def decode_job(raw: bytes | msgspec.Raw) -> BatchJob:

@@ -68,10 +68,10 @@ class ChildClient(Generic[ObjectT]):
         is_watched: bool = True,
         is_strict: bool = False,
         is_optional: bool = False,
-        label: str = CHILD_SELECTOR,
+        selector: str = CHILD_SELECTOR,
     ) -> None:
-        """`label` is that by which such children are watched."""
-        self._label = label
+        """`selector` is the label by which such children are watched, with its value if this matters."""
+        self._label, _, self._value = selector.partition("=")
         self._client = client
         self._is_watched = is_watched
         self._is_strict = is_strict
@@ -87,11 +87,15 @@ class ChildClient(Generic[ObjectT]):
         conflict = _ownership_conflict(found, owner_uid)
         if conflict:
             return conflict
-        if self._is_watched and self._label not in found.metadata.labels:
+        if self._is_watched and not self._selects(found):
             # Without its labels no cache would ever see it.
             found = self._client.patch(namespace, name, {"metadata": {"labels": body["metadata"]["labels"]}})
         self.store.assume(found)
         return ""
+
+    def _selects(self, child: ObjectT) -> bool:
+        value = child.metadata.labels.get(self._label)
+        return value == self._value if self._value else value is not None
 
     def editor_of(self, namespace: str, name: str, path: str) -> str:
         """Returns the field manager that wrote a field last; for a Job that Kueue has labelled, Kueue.

@@ -111,6 +111,8 @@ POD_JOB_NAME = "batch.kubernetes.io/job-name"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 INDEX_REFERENCE = f"$({INDEX_VARIABLE})"
 
+# Selects the pods and Services of the jobs that have no child Jobs, by their kind.
+OPERATOR_NAME_LABEL = "training.kubeflow.org/operator-name"
 # Selects every child of all jobs that have child Jobs, for the informers of Jobs, Services, Pods and ConfigMaps.
 CHILD_SELECTOR = KUBEFLOW
 

@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 
 
 def job_resources() -> Sequence[Resource[Object]]:
-    """Returns the resources of all kinds. It imports none of their adapters, so that commands start quickly."""
+    """Returns the resources of all kinds that clients know, without their adapters, so that commands start quickly."""
     folders = (module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
-    return [import_module(f"{__name__}.{folder}").RESOURCE for folder in folders]
+    return [resource for folder in folders for resource in import_module(f"{__name__}.{folder}").RESOURCES]

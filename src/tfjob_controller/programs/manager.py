@@ -72,8 +72,9 @@ _WORKERS_SECONDS = 5.0
 _PART_SECONDS = 1.0
 # The interval in which caches and lease are checked until both are ready.
 _START_POLL_SECONDS = 0.02
-# Connections beyond those of workers and writers: twelve lists, events, the version, logs, and one in reserve.
-_MORE_CONNECTIONS = 16
+# Connections beyond those of workers and writers: of each kind the lists of jobs and of what is its own; the lists of
+# shared children, events, the version, logs, and one in reserve.
+_LISTS, _MORE_CONNECTIONS = 3, 10
 # The first Kubernetes version that restarts containers by rules on exit codes (beta, and on by default).
 RESTART_RULES_SINCE = (1, 35)
 
@@ -116,19 +117,19 @@ class Manager:
         self._identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
         self._leading = threading.Event()
         self._starting = "starting"
+        kinds = [kind for kind in KINDS if kind.is_enabled(options)]
         self.metrics = Metrics(metadata.version(NAME), [kind.series for kind in KINDS])
         self.transport = Transport(
             config,
             qps=options.qps,
             burst=options.burst,
-            pool_size=2 * options.workers + options.concurrent_writes + _MORE_CONNECTIONS,
+            pool_size=len(kinds) * (options.workers + _LISTS) + options.concurrent_writes + _MORE_CONNECTIONS,
             clock=clock,
             observer=self.metrics.requests,
             verbose=options.log_level == DEBUG,
         )
         self._clock = ServerClock(clock, self.transport.server_time)
         gangs = gang_policy(options)
-        kinds = [kind for kind in KINDS if kind.is_enabled(options)]
         self.jobs = {kind.name: kind.new_caches(self.transport, options.namespace, self._clock) for kind in kinds}
         self.caches = ControllerCaches(
             self.transport,

@@ -14,6 +14,7 @@ import pytest
 import tfjob_controller
 from audit.jobs.history import OWNERS
 from tfjob_controller.client.kinds import KINDS as CLIENT_KINDS
+from tfjob_controller.kinds import job_resources
 from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kinds.registry import KINDS
 
@@ -48,6 +49,11 @@ def test_the_client_knows_only_kinds_that_the_controller_can_run() -> None:
 def test_the_auditor_of_jobs_knows_the_kinds_of_the_client() -> None:
     """It shares no code with what it audits, so it has a list of its own."""
     assert set(OWNERS) == {name.plural for name in KIND_NAMES}
+
+
+def test_the_kinds_whose_jobs_clients_count_are_known_without_their_adapters() -> None:
+    names = {resource.full_name for resource in job_resources()}
+    assert names == {"tfjobs.kubeflow.org", "trainjobs.kubeflow.org", "trainjobs.trainer.kubeflow.org"}
 
 
 @pytest.mark.parametrize("tests", [(), *(pytest.param(tests, marks=pytest.mark.long, id=tests[0]) for tests in OTHERS)])

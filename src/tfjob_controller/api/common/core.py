@@ -16,7 +16,7 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource
 # A training program sets this annotation of its pod to the number of completed steps.
 STEPS_ANNOTATION = "kubeflow.org/steps"
 # Phases of pods.
-POD_PENDING, POD_SUCCEEDED, POD_FAILED = "Pending", "Succeeded", "Failed"
+POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED = "Pending", "Running", "Succeeded", "Failed"
 # On a pod that a job owns without a Job between: how often its replica was restarted before it was created.
 RESTARTS_ANNOTATION = "kubeflow.org/restarts"
 

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.podtemplates import containers_of
-from tfjob_controller.api.common.policies import CLEAN_NONE
+from tfjob_controller.api.common.policies import CLEAN_ALL, CLEAN_NONE, CLEAN_POD_POLICIES
 from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.api.kubeflowv1.types import (
     AUTO,
@@ -87,10 +87,12 @@ def _policy_defaults(kind: V1Kind, spec: V1Spec) -> V1RunPolicy:
     policy = spec.run_policy
     of_spec = spec.clean_pod_policy if kind.kind == MPI_JOB else None
     clean_policies = (policy.clean_pod_policy, of_spec, CLEAN_NONE)
+    # Upstream deletes everything for a value that it does not know.
+    policy_name = next(clean_policy for clean_policy in clean_policies if clean_policy is not None)
     deadline = policy.active_deadline_seconds
     return replace(
         policy,
-        clean_pod_policy=next(clean_policy for clean_policy in clean_policies if clean_policy is not None),
+        clean_pod_policy=policy_name if policy_name in CLEAN_POD_POLICIES else CLEAN_ALL,
         # Upstream has no maximum.
         active_deadline_seconds=None if deadline is None else min(deadline, INT32_MAX),
     )

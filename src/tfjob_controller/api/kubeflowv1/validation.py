@@ -60,14 +60,6 @@ def problem(job: V1Job) -> str | None:
     return job.invalid or next(_problems(job), None)
 
 
-def change_problem(before: V1Job, after: V1Job) -> str | None:
-    """Returns the problem of a change of a job."""
-    manager = after.spec.run_policy.managed_by
-    if after.kind in (JAX_JOB, MPI_JOB) or before.spec.run_policy.managed_by == manager:
-        return None
-    return _invalid(_MANAGED_BY, manager, "field is immutable")
-
-
 def _problems(job: V1Job) -> Iterator[str]:
     kind, spec = V1_KINDS[job.kind], job.spec
     at = f"spec.{kind.replicas_field}"
@@ -201,6 +193,13 @@ def _shape_problems(template: Mapping[str, Any], at: str) -> Iterator[str]:
         ports = container.get("ports") or []
         if not isinstance(ports, list) or not all(isinstance(port, dict) for port in ports):
             yield f"{at}.spec.containers[{index}].ports: expected a list of objects"
+        env = container.get("env") or []
+        if not isinstance(env, list) or not all(isinstance(entry, dict) and _has_name(entry) for entry in env):
+            yield f"{at}.spec.containers[{index}].env: expected a list of objects with names"
+
+
+def _has_name(entry: Mapping[str, Any]) -> bool:
+    return isinstance(entry.get("name"), str)
 
 
 def _limit_problems(replica_specs: Mapping[str, V1ReplicaSpec], at: str) -> Iterator[str]:

@@ -116,9 +116,13 @@ def build_pod(plan: Plan, carrier: PodCarrier, replica: Replica, restarts: int =
     """Returns the pod that carries a replica without a Job. It has no more labels than upstream's pods."""
     body = carrier.pod(replica)
     pod = _owned(plan, PODS, replica.name, body)
+    annotations = {**(pod["metadata"].pop("annotations", None) or {})}
+    # The template may be that of a pod that has replaced another one.
+    annotations.pop(RESTARTS_ANNOTATION, None)
     if restarts:
-        annotations = pod["metadata"].get("annotations") or {}
-        pod["metadata"]["annotations"] = {**annotations, RESTARTS_ANNOTATION: str(restarts)}
+        annotations[RESTARTS_ANNOTATION] = str(restarts)
+    if annotations:
+        pod["metadata"]["annotations"] = annotations
     return pod
 
 

@@ -27,6 +27,7 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.common.policies import CLEAN_NONE
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
+from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.actions.children import autoscaler_patch, build_autoscaler
 from tfjob_controller.jobs.actions.creates import creates, index_count, is_set_stopping
 from tfjob_controller.jobs.actions.model import (
@@ -103,6 +104,9 @@ def _suspended(job_state: JobState) -> Actions:
     Stale Jobs have no pods and stay. They are deleted when the job is resumed.
     """
     step = job_state.step
+    if step.plan.carrier is not None and not conditions.has_true(job_state.status.conditions, conditions.SUSPENDED):
+        # Otherwise another process could not tell that the pods end because of the suspension.
+        return NO_ACTIONS
     services = services_to_delete(step.plan, step.observed, is_suspended=True)
     return Actions(
         deletes=(

@@ -2,7 +2,7 @@
 
 After the end of a job, every Job that has not ended and may start a pod is suspended. The clean-up policy `Running`
 (the default) also stops running pods in this way. `All` also deletes finished pods. `None` keeps what runs, and only
-that: a pod whose program has not started yet is stopped. Child Jobs and Services always stay.
+that: a pod whose program has not started yet is stopped. Child Jobs and their Services always stay.
 """
 
 from __future__ import annotations

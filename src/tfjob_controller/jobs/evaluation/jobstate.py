@@ -150,6 +150,9 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     completion = job_completion(
         plan, states, unfinished, retried, causes, restarts - disruptions, status.start_time, now, status.reason
     )
+    if plan.carrier is not None and plan.policy.suspend:
+        # Pods that end because the job is suspended decide nothing, and neither do their peers that miss them.
+        completion = None
     if completion is None and wait is not None and not plan.policy.is_suspended_by_user:
         completion = wait.verdict
     return JobState(

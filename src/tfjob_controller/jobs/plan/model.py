@@ -29,7 +29,7 @@ from tfjob_controller.kube.meta import OwnerReference
 
 
 class UnplannableError(Exception):
-    """The job refers to a missing object, or cannot run with the object that it refers to. `words` is one sentence.
+    """The job refers to a missing object, or cannot run with the object that it refers to. `message` is one sentence.
 
     Raised when a plan or the environment of a child is built. `seconds_left` is how long the job should wait for the
     object; 0 if waiting cannot help.
@@ -79,6 +79,8 @@ class Role:
     # For replicas that are carried by pods without Jobs: when one that has ended runs again (`policies.py`). Empty for
     # all others, whose Jobs carry the policy of this project.
     restart_policy: str = ""
+    # The init containers of such pods whose failure is never one of the program.
+    retried_containers: frozenset[str] = frozenset()
 
     @property
     def is_elastic(self) -> bool:
@@ -159,6 +161,8 @@ class RunPolicy:
     suspend: bool = False
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None
+    # Reports whether the job fails as soon as there are as many restarts as the limit, or one if it is 0.
+    fails_at_limit: bool = False
     # Reports whether `suspend` is True because the scheduler of the gang permits no pods now.
     is_held: bool = False
 
@@ -181,6 +185,8 @@ class PlannedReplicas:
     needed: tuple[Replica, ...] = ()
     # Reports whether one of those suffices.
     needs_one: bool = False
+    # Reports whether no success completes the job, because it has no replica that decides.
+    never_succeeds: bool = False
     # With resize InPlace: all replicas that the job may ever have, in the same order; `all` has the current ones.
     candidates: tuple[Replica, ...] = ()
 

@@ -1,9 +1,9 @@
 """Shows a pod without a Job as a Job of its own.
 
 The kinds of `kubeflow.org/v1` carry each replica by a pod and a Service that the job itself owns. Their names are those
-of the replica. Only three places know it: this module, which makes a Job of each such pod, `actions.children`, which
-builds them, and `actions.model.combined`, which turns what is wanted of these Jobs into writes of pods. All rules
-between them are those of child Jobs.
+of the replica. This module makes a Job of each such pod, `actions.children` builds them, and `actions.model.combined`
+turns what is wanted of these Jobs into writes of pods. The rules between them are those of child Jobs; where upstream's
+policies differ, they ask for `Role.restart_policy`, and where there is a Service to delete, for `Plan.carrier`.
 
 No Job controller takes part, so a pod that has ended stays until this controller deletes it, and a pod is created as
 soon as none of its name is left. What such a Job shows is therefore as old as the pod:
@@ -29,6 +29,8 @@ from tfjob_controller.kube.meta import ObjectMeta, controller_of
 
 _OUTCOMES = {POD_SUCCEEDED: "Complete", POD_FAILED: "Failed"}
 _SUSPENDED = "Suspended"
+# Users can write annotations of pods.
+_DIGITS = 9
 
 
 def by_pod(plan: Plan, observed: ObservedState, status: TrainingStatus) -> ObservedState:
@@ -41,7 +43,7 @@ def by_pod(plan: Plan, observed: ObservedState, status: TrainingStatus) -> Obser
 
 def _job_of(plan: Plan, pod: Pod, status: TrainingStatus) -> BatchJob:
     meta, owner = pod.metadata, controller_of(pod)
-    restarts = meta.annotations.restarts
+    restarts = meta.annotations.restarts[:_DIGITS]
     is_stopped = meta.deletion_timestamp is not None and _is_stopped_here(plan, pod, status)
     outcome = _SUSPENDED if is_stopped else _OUTCOMES.get(pod.status.phase, "")
     return BatchJob(

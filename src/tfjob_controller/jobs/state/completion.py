@@ -82,6 +82,8 @@ def job_completion(
 
 def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
     """Reports whether all replicas that must succeed have. `states` may include replicas of other steps."""
+    if plan.replicas.never_succeeds:
+        return False
     if not plan.replicas.needed:
         return states[0].state == replica_state.SUCCEEDED
     names = {replica.name for replica in plan.replicas.needed}
@@ -260,7 +262,7 @@ def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
 
 def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int, before: str) -> Completion | None:
     limit = plan.policy.backoff_limit
-    if limit is None or restarts <= limit:
+    if limit is None or restarts < (max(1, limit) if plan.policy.fails_at_limit else limit + 1):
         return None
     name = "maxRestarts" if plan.replicas.is_elastic else "backoffLimit"
     words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"

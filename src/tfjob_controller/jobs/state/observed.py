@@ -169,7 +169,7 @@ class ObservedState:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a write was refused, or why nothing should be written. `words` is a message for the user.
+    """Why a write was refused, or why nothing should be written. `message` is a message for the user.
 
     If it is `permanent`, a retry cannot help (422, another owner's object has the child's name) and the job fails with
     this message. Any other obstacle (quota, rights, overload) is only shown as the reason for which the job waits.

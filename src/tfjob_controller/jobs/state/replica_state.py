@@ -307,7 +307,9 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     is_cut_short = state.is_up and pod.metadata.deletion_timestamp is not None
     if exited is None or is_cut_short or was_told_to_end(pod, exited) or is_disrupted(pod, exited):
         disrupted = is_disrupted(pod, exited) or deletion_request_time(pod) is not None
-        if needs_pod and replica.role.restart_policy == NEVER and not (state.job and state.job.spec.suspend):
+        is_stopped = state.job is not None and state.job.spec.suspend
+        has_run = state.is_up or exited is not None or is_finished(pod)
+        if needs_pod and has_run and replica.role.restart_policy == NEVER and not is_stopped:
             return replace(state, state=FAILED, is_disrupted=disrupted)
         return replace(
             state,
@@ -319,7 +321,7 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     runs_again = replica.role.restart_policy == ALWAYS and not is_finished(pod)
     if exited.exit_code == 0 and not (replica.serves or runs_again or outlasted_its_pod(pod, exited)):
         return replace(state, state=SUCCEEDED, pending="")
-    is_permanent = _is_permanent(replica, exited)
+    is_permanent = _is_permanent(replica, exited) and state.ended_in not in replica.role.retried_containers
     # A replica with a policy of its own stays as it ended.
     if is_permanent and (replica.decides or replica.role.restart_policy):
         return replace(state, state=FAILED)

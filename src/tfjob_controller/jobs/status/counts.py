@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.core import POD_RUNNING
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.naming import replica_type_labels, selector_string
@@ -16,6 +17,8 @@ from tfjob_controller.jobs.state.replica_state import ReplicaState, has_run_and_
 from tfjob_controller.jobs.state.restarts import is_end_counted
 from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus
 from tfjob_controller.util.timestamps import format_time
+
+_ENDS = (replica_state.SUCCEEDED, replica_state.FAILED)
 
 
 def with_counts(job_state: JobState) -> TrainingStatus:
@@ -76,9 +79,13 @@ def _role_status(plan: Plan, role: Role, states: Sequence[ReplicaState]) -> Role
             reported = _reported_state(plan, state)
             counts[reported] = counts.get(reported, 0) + 1
             ready += state.is_ready or state.state == replica_state.SUCCEEDED
-            if plan.carrier is not None:
-                active += state.is_up and state.state == replica_state.RUNNING
-                ended += state.is_replaced and state.state == replica_state.RUNNING
+            if plan.carrier is not None and state.pod is not None and reported not in _ENDS:
+                is_stopped = state.job is not None and state.job.spec.suspend
+                is_over = state.is_replaced and not is_stopped
+                ended += is_over
+                # The pods of a suspended job count until they have ended.
+                is_active = not is_over and (plan.policy.suspend or not is_stopped)
+                active += is_active and state.pod.status.phase == POD_RUNNING
     return RoleStatus(role.name, counts, ready, active, ended)
 
 

@@ -308,6 +308,12 @@ def _has_actions_after_write(job_state: JobState, status: TrainingStatus) -> boo
         return True
     if plan.replicas.restarts_together and status.restarts != old.restarts:
         return True
+    if (
+        plan.carrier is not None
+        and plan.policy.suspend
+        and not conditions.has_true(old.conditions, conditions.SUSPENDED)
+    ):
+        return True
     return (old.scaling is not None or plan.scaling.resize == BY_RESTART) and status.scaling != old.scaling
 
 

@@ -1,5 +1,5 @@
 """Kubeflow Trainer's own TrainJobs (trainer.kubeflow.org). Start reading with `kind.py`."""
 
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS as RESOURCE
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 
-__all__ = ["RESOURCE"]
+RESOURCES = (KUBEFLOW_TRAINJOBS,)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 from cachetools import LRUCache, cached
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.kubeflowtrainer.types import (
     COMPLETE,
@@ -52,11 +54,14 @@ DEADLINE_MESSAGE = "TrainJob exceeded its active deadline"
 
 _JOB_FAILURES = (reasons.REPLICA_FAILED, reasons.BACKOFF_LIMIT_EXCEEDED)
 
+# Users can write the record: a sum of larger ones is no number for a metric.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
+
 
 class _RecordedRole(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str = msgspec.field(name="tf_replica_type", default="")
     state: str = ""
-    states: dict[str, int] = msgspec.field(name="ReplicasStates", default_factory=dict)
+    states: dict[str, _Count] = msgspec.field(name="ReplicasStates", default_factory=dict)
 
 
 class _RecordedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -68,9 +73,9 @@ class _RecordedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     observed_generation: int = 0
     start_time: str | None = None
     completion_time: str | None = None
-    restarts: int = 0
-    disruptions: int = 0
-    restart_counts: dict[str, int] = {}
+    restarts: _Count = 0
+    disruptions: _Count = 0
+    restart_counts: dict[str, _Count] = {}
     succeeded_indexes: tuple[str, ...] = ()
     # Text such as 3/4, by role.
     ready: dict[str, str] = {}

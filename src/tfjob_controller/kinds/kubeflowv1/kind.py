@@ -5,6 +5,7 @@ Threads: any; workers share one adapter.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,14 +25,15 @@ from tfjob_controller.api.kubeflowv1.types import (
     XGBOOST_JOB,
     V1Job,
 )
-from tfjob_controller.api.kubeflowv1.validation import change_problem, problem
+from tfjob_controller.api.kubeflowv1.validation import problem
 from tfjob_controller.controller.caches import ControllerCaches, bare_child_kinds
 from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
 from tfjob_controller.jobs.conditions import StatusEvent
+from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
-from tfjob_controller.kinds.kubeflowv1.plan import OPERATOR_NAME_LABEL, build_v1_plan
+from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
 from tfjob_controller.kinds.kubeflowv1.status import as_finished, events_of, record_of, recorded_status, wire_status
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.codec import status_patch
@@ -44,6 +46,8 @@ from tfjob_controller.util.timestamps import format_time
 
 # Long enough for a burst of replicas to become ready, short enough for a user who watches the job.
 V1_DEBOUNCE_SECONDS = 2.0
+# The variable by which training-operator is told how names of hosts end.
+_CLUSTER_DOMAIN = "CUSTOM_CLUSTER_DOMAIN"
 # All kinds share their series.
 _SERIES = JobSeries("kubeflow_v1_job")
 # How many finished jobs are remembered as cleaned up. Others are looked at once more when something of them changes.
@@ -71,7 +75,9 @@ class V1Caches:
 class V1Adapter:
     """See `KindAdapter`."""
 
-    def __init__(self, resource: Resource[V1Job], clock: Clock) -> None:
+    def __init__(self, resource: Resource[V1Job], clock: Clock, cluster_domain: str = "") -> None:
+        """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes."""
+        self._cluster_domain = cluster_domain
         self._resource = resource
         self._clock = clock
         # The UIDs of finished jobs that are cleaned up: their status has no field for it.
@@ -94,15 +100,17 @@ class V1Adapter:
 
     def work_of(self, job: V1Job) -> TrainingJob:
         status = recorded_status(job)
-        if status.phase == PHASE_CLEAN_UP and job.metadata.uid in self._cleaned:
+        # Nothing is done for a job that has become invalid after its end.
+        if status.phase == PHASE_CLEAN_UP and (job.metadata.uid in self._cleaned or problem(job) is not None):
             status = as_finished(status)
-        return TrainingJob(job.metadata, status, job.spec.run_policy.ttl_seconds_after_finished)
+        policy = job.spec.run_policy
+        return TrainingJob(job.metadata, status, None if policy.suspend else policy.ttl_seconds_after_finished)
 
     def problem(self, job: V1Job, before: V1Job | None, *, has_children: bool = False) -> str | None:
-        return problem(job) or (change_problem(before, job) if before is not None else None)
+        return problem(job)
 
     def plan(self, job: V1Job) -> Plan:
-        return build_v1_plan(with_defaults(job))
+        return build_v1_plan(with_defaults(job), self._cluster_domain)
 
     def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         record = record_of(job, status)
@@ -133,7 +141,7 @@ def v1_work(job: V1Job) -> TrainingJob:
 
 
 def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:
-    return V1Adapter(resource, shared.clock)
+    return V1Adapter(resource, shared.clock, os.environ.get(_CLUSTER_DOMAIN, ""))
 
 
 def _kind(name: str) -> Kind:

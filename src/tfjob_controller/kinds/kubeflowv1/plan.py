@@ -32,7 +32,7 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1Kind,
     V1ReplicaSpec,
 )
-from tfjob_controller.jobs.naming import replica_id
+from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL, replica_id
 from tfjob_controller.jobs.plan.model import (
     JobIdentity,
     Plan,
@@ -43,12 +43,17 @@ from tfjob_controller.jobs.plan.model import (
     UnplannableError,
 )
 from tfjob_controller.jobs.podtemplate.merge import spec_of, with_env, with_spec
-from tfjob_controller.kinds.kubeflowv1.environment import PodEnvironment, init_containers_of, pod_name, variables_of
+from tfjob_controller.kinds.kubeflowv1.environment import (
+    INIT_CONTAINER,
+    PodEnvironment,
+    init_containers_of,
+    pod_name,
+    variables_of,
+)
 from tfjob_controller.kinds.recipe import chief_first, owner_of, planned
 
 _PREFIX = "training.kubeflow.org/"
 JOB_NAME_LABEL = f"{_PREFIX}job-name"
-OPERATOR_NAME_LABEL = f"{_PREFIX}operator-name"
 REPLICA_TYPE_LABEL = f"{_PREFIX}replica-type"
 REPLICA_INDEX_LABEL = f"{_PREFIX}replica-index"
 JOB_ROLE_LABEL = f"{_PREFIX}job-role"
@@ -77,7 +82,6 @@ def build_v1_plan(job: V1Job, cluster_domain: str = "") -> Plan:
     )
     if not replicas:
         raise UnplannableError(f"spec.{kind.replicas_field}: the job has no replicas")
-    limit = policy.backoff_limit
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
@@ -91,11 +95,13 @@ def build_v1_plan(job: V1Job, cluster_domain: str = "") -> Plan:
             policy.clean_pod_policy or "",
             policy.suspend,
             policy.active_deadline_seconds,
-            # Upstream fails a job at this number of restarts, and at the first one if it is 0.
-            None if limit is None else max(0, limit - 1),
+            policy.backoff_limit,
+            fails_at_limit=True,
         ),
         replicas=dataclasses.replace(
-            planned(roles, replicas, _needed(job, deciding, replicas)), needs_one=_needs_one(job, deciding)
+            planned(roles, replicas, _needed(job, deciding, replicas)),
+            needs_one=_needs_one(job, deciding),
+            never_succeeds=not deciding,
         ),
         environment=lambda replica: {},
         carrier=_carrier(job, kind, cluster_domain),
@@ -125,7 +131,7 @@ def _needs_one(job: V1Job, deciding: str) -> bool:
 
 
 def _may_fail(job: V1Job, role: Role) -> bool:
-    """Reports whether the job goes on without the replicas of this type that have failed for good."""
+    """Reports whether the job continues without the replicas of this type that have failed for good."""
     return job.spec.enable_dynamic_worker and role.replica_type == WORKER and role.restart_policy == NEVER
 
 
@@ -139,6 +145,7 @@ def _role(kind: V1Kind, name: str, entry: V1ReplicaSpec) -> Role:
         container=kind.container,
         port_name=kind.port_name,
         restart_policy=entry.restart_policy,
+        retried_containers=frozenset((INIT_CONTAINER,)),
     )
 
 
@@ -155,7 +162,8 @@ def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str) -> PodCarrier:
         policy = NEVER if role.restart_policy == EXIT_CODE else role.restart_policy
         metadata = role.template.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), **_labels(job, kind, replica), **_job_role(job, replica)}
-        return {"metadata": {**metadata, "labels": labels}, "spec": {**template["spec"], "restartPolicy": policy}}
+        annotations = {"annotations": metadata["annotations"]} if metadata.get("annotations") else {}
+        return {"metadata": {"labels": labels, **annotations}, "spec": {**template["spec"], "restartPolicy": policy}}
 
     def service(replica: Replica) -> Mapping[str, Any]:
         labels = _labels(job, kind, replica)

@@ -10,10 +10,12 @@ Source: kubeflow/trainer release-1.9 pkg/util/status.go, pkg/core/status.go and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.kubeflowv1.types import (
     CREATED,
@@ -46,20 +48,28 @@ from tfjob_controller.jobs.trainingjob import (
     TrainingStatus,
 )
 from tfjob_controller.kinds.kubeflowv1.plan import deciding_type, type_labels
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 _TRUE, _FALSE = conditions.TRUE, conditions.FALSE
 _RESUMED = "Resumed"
-# Bounds the annotation, which users can write as well.
-_MAX_RECORD = 64 * 1024
+# Between these, seconds can be added to a time and taken from it.
+_YEARS = (1900, 9000)
+# Bounds the annotation, which users can write as well. That of a job with MAX_REPLICAS, of which all but one have
+# succeeded and each has been restarted, takes 160 KB; the API server takes 256 KiB of annotations.
+_MAX_RECORD = 192 * 1024
+
+
+# Users can write the record: a sum of larger ones is no number for a metric.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the status has no field for. The record of another job, in a copied manifest, does not count."""
 
     uid: str
-    restarts: int = 0
-    disruptions: int = 0
-    restart_counts: dict[str, int] = {}
+    restarts: _Count = 0
+    disruptions: _Count = 0
+    restart_counts: dict[str, _Count] = {}
     succeeded_indexes: tuple[str, ...] = ()
 
 
@@ -81,14 +91,20 @@ def recorded_status(job: V1Job) -> TrainingStatus:
         reason=wire[ended].message if ended else "",
         roles=tuple(_role_of(name, counts) for name, counts in job.status.replica_statuses.items()),
         conditions=tuple(_condition_of(condition) for condition in job.status.conditions),
-        start_time=None if is_true.get(SUSPENDED) else job.status.start_time,
-        completion_time=job.status.completion_time,
+        start_time=None if is_true.get(SUSPENDED) else _time(job.status.start_time),
+        completion_time=_time(job.status.completion_time),
         restarts=record.restarts,
         disruptions=record.disruptions,
         restart_counts=record.restart_counts,
         succeeded_indexes=record.succeeded_indexes,
         summary=summary,
     )
+
+
+def _time(text: str | None) -> str | None:
+    """Returns a time of the status; None for what is none, which only a user with rights on statuses can write."""
+    time = parse_time_or_none(text) if text else None
+    return text if time is not None and _YEARS[0] < time.year < _YEARS[1] else None
 
 
 def as_finished(status: TrainingStatus) -> TrainingStatus:

@@ -1,5 +1,5 @@
 """TFJobs (kubeflow.org/v1alpha1). Start reading with `kind.py`."""
 
-from tfjob_controller.api.tfjob.types import TFJOBS as RESOURCE
+from tfjob_controller.api.tfjob.types import TFJOBS
 
-__all__ = ["RESOURCE"]
+RESOURCES = (TFJOBS,)

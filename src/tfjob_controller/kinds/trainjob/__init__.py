@@ -1,5 +1,5 @@
 """TrainJobs (kubeflow.org/v2alpha1) and their runtimes. Start reading with `kind.py`."""
 
-from tfjob_controller.api.trainjob.types import TRAINJOBS as RESOURCE
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 
-__all__ = ["RESOURCE"]
+RESOURCES = (TRAINJOBS,)

@@ -133,7 +133,8 @@ def test_the_containers_of_an_mpijob_get_no_port() -> None:
         pytest.param("MPIJob", {}, "None", id="139: none"),
         pytest.param("TFJob", {}, "None", id="none of another kind"),
         pytest.param("TFJob", {"cleanPodPolicy": "All"}, "None", id="of the spec of another kind"),
-        pytest.param("TFJob", {"runPolicy": {"cleanPodPolicy": ""}}, "", id="empty"),
+        pytest.param("TFJob", {"runPolicy": {"cleanPodPolicy": ""}}, "All", id="empty"),
+        pytest.param("TFJob", {"runPolicy": {"cleanPodPolicy": "all"}}, "All", id="unknown"),
     ],
 )
 def test_the_policy_for_pods_of_ended_jobs(kind: str, spec: Any, policy: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.v1manifests import decoded_v1, v1_job, v1_manifest, v1_replicas
 from tfjob_controller.api.kubeflowv1.types import V1_KINDS
-from tfjob_controller.api.kubeflowv1.validation import MAX_REPLICAS, change_problem, problem
+from tfjob_controller.api.kubeflowv1.validation import MAX_REPLICAS, problem
 
 DNS_1035 = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -147,31 +147,6 @@ def test_a_valid_job(kind: str) -> None:
 )
 def test_pytorchjobs(replicas: Any, name: str, spec: Any, expected: str | None) -> None:
     assert problem(v1_job("PyTorchJob", replicas, name, **spec)) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        pytest.param("PyTorchJob", True, id="89: PyTorchJob"),
-        ("TFJob", True),
-        ("XGBoostJob", True),
-        ("PaddleJob", True),
-        ("JAXJob", False),
-        ("MPIJob", False),
-    ],
-)
-def test_managed_by_is_immutable_where_it_is_upstream_or_should_be(kind: str, expected: bool) -> None:
-    before = v1_job(kind, VALID[kind], runPolicy={"managedBy": "kubeflow.org/training-operator"})
-    after = v1_job(kind, VALID[kind], runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"})
-    message = 'spec.runPolicy.managedBy: Invalid value: "kueue.x-k8s.io/multikueue": field is immutable'
-    assert change_problem(before, after) == (message if expected else None)
-    assert change_problem(before, before) is None
-
-
-def test_managed_by_cannot_be_removed() -> None:
-    before = v1_job("TFJob", {"Worker": 1}, runPolicy={"managedBy": "kubeflow.org/training-operator"})
-    message = "spec.runPolicy.managedBy: Invalid value: null: field is immutable"
-    assert change_problem(before, v1_job("TFJob", {"Worker": 1})) == message
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.controllerbench import NAMESPACE, SERVICE_PATH
 from helpers.v1bench import NAME, V1Bench
+from tfjob_controller.kinds.kubeflowv1.kind import v1_work
 
 WORKER_0 = "worker-0"
 
@@ -653,3 +654,156 @@ def test_a_restart_is_an_event_of_upstream_and_one_with_the_reason(bench: V1Benc
         ("Warning", "Restarted", "Restarted worker-0: worker-0 failed: exit code 137 (1 restarts so far)"),
         ("Warning", "TFJobRestarting", f"job {NAME} is restarting because Worker replica(s) failed."),
     ]
+
+
+# What a review found
+
+
+def test_a_pod_that_fails_because_its_peers_were_stopped_does_not_end_a_suspended_job() -> None:
+    bench = V1Bench("JAXJob")
+    started(bench, {"Worker": 2}, policy="Never")
+    bench.change(**run_policy(suspend=True))
+    bench.exits("worker-1", 1)
+    bench.settle()
+    bench.is_gone(WORKER_0)
+    bench.settle()
+    assert bench.conditions == [("Created", "True"), ("Running", "False"), ("Suspended", "True")]
+    assert bench.pods == []
+    bench.change(**run_policy(suspend=False))
+    bench.settle()
+    assert sorted(bench.pods) == [WORKER_0, "worker-1"]
+
+
+def test_with_exit_code_a_worker_that_did_not_find_its_master_in_time_is_replaced() -> None:
+    bench = V1Bench("PyTorchJob")
+    bench.create({"Master": 1, "Worker": 1}, policy="ExitCode")
+    bench.settle()
+    bench.fails_before_training(WORKER_0, "init-pytorch")
+    bench.settle()
+    assert bench.state == "Restarting"
+    bench.runs("master-0", WORKER_0)
+    bench.settle()
+    assert bench.state == "Running"
+
+
+def test_with_never_a_pod_that_has_not_started_can_be_deleted(bench: V1Bench) -> None:
+    bench.create({"Worker": 2}, policy="Never")
+    bench.settle()
+    bench.runs(WORKER_0)
+    bench.is_being_deleted("worker-1")
+    bench.settle()
+    assert bench.state != "Failed"
+    bench.is_gone("worker-1")
+    bench.settle()
+    assert bench.pods == [WORKER_0, "worker-1"]
+
+
+@pytest.mark.parametrize("replicas", [{"PS": 1}, {"PS": 1, "Evaluator": 1}, {"Other": 1}])
+def test_a_tfjob_without_a_replica_that_decides_does_not_succeed(bench: V1Bench, replicas: dict[str, int]) -> None:
+    started(bench, replicas)
+    for pod in bench.pods:
+        bench.exits(pod, 0)
+    bench.settle()
+    assert "Succeeded" not in dict(bench.conditions)
+
+
+@pytest.mark.parametrize("policy", ["all", "Foo", ""])
+def test_an_unknown_clean_up_policy_deletes_all(bench: V1Bench, policy: str) -> None:
+    started(bench, {"Worker": 2}, **run_policy(cleanPodPolicy=policy))
+    bench.exits(WORKER_0, 0)
+    bench.settle()
+    assert bench.pods == []
+
+
+def test_a_finished_job_that_is_suspended_is_kept(bench: V1Bench) -> None:
+    started(bench, {"Worker": 1}, **run_policy(ttlSecondsAfterFinished=3))
+    bench.exits(WORKER_0, 0)
+    bench.sync()
+    bench.change(**run_policy(suspend=True))
+    bench.clock.advance(10)
+    bench.settle()
+    assert bench.state == "Succeeded"
+
+
+def test_pods_are_counted_by_their_phase_and_once(bench: V1Bench) -> None:
+    started(bench, {"Worker": 2}, policy="OnFailure")
+    bench.deletes("worker-1")
+    bench.settle()
+    assert bench.counts("Worker") == {"active": 1, "failed": 1}
+    bench.is_gone("worker-1")
+    bench.change(**run_policy(suspend=True))
+    bench.settle()
+    assert bench.counts("Worker") == {"active": 1}
+    bench.is_gone(WORKER_0)
+    bench.settle()
+    assert bench.counts("Worker") == {}
+
+
+def test_a_job_that_becomes_invalid_after_its_end_is_left_alone(bench: V1Bench) -> None:
+    started(bench, {"Chief": 1, "Worker": 1}, **run_policy(cleanPodPolicy="None"))
+    bench.exits("chief-0", 0)
+    bench.settle()
+    bench.change(tfReplicaSpecs={"Worker": {"template": {"spec": {"containers": []}}}})
+    bench.reconciler = bench.new_reconciler()
+    bench.settle()
+    assert (bench.state, bench.pods) == ("Succeeded", ["chief-0", WORKER_0])
+
+
+def test_a_template_that_was_copied_from_a_pod_is_cleaned(bench: V1Bench) -> None:
+    bench.create({"Worker": 1}, policy="ExitCode", **run_policy(backoffLimit=3))
+    copied = {"annotations": {"kubeflow.org/restarts": "7"}, "resourceVersion": "5", "uid": "u"}
+    bench.change(tfReplicaSpecs={"Worker": {"template": {"metadata": copied}}})
+    bench.settle()
+    assert "annotations" not in bench.pod(WORKER_0)["metadata"]
+    bench.runs(WORKER_0)
+    bench.settle()
+    assert bench.state == "Running"
+
+
+def test_the_limit_is_named_as_it_was_set(bench: V1Bench) -> None:
+    started(bench, {"Worker": 1}, policy="OnFailure", **run_policy(backoffLimit=3))
+    bench.runs(WORKER_0, restarts=3)
+    bench.settle()
+    (note,) = [note for _, reason, note in bench.recorder.events if reason == "ReplicaFailed"]
+    assert note.startswith("BackoffLimitExceeded: 3 restarts of replicas, backoffLimit is 3")
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "never"])
+def test_a_forged_start_does_no_harm(bench: V1Bench, time: str) -> None:
+    started(bench, {"Worker": 1}, **run_policy(activeDeadlineSeconds=60))
+    bench.api.change(f"{bench.path}/{NAME}", {"status": {"startTime": time}})
+    bench.settle()
+    assert bench.state == "Running"
+
+
+def test_a_variable_without_a_name_ends_the_job_with_its_place(bench: V1Bench) -> None:
+    bench.create({"Worker": 1})
+    containers = [{"name": "tensorflow", "image": "a", "env": [{"name": ["b"]}]}]
+    bench.change(tfReplicaSpecs={"Worker": {"template": {"spec": {"containers": containers}}}})
+    bench.settle()
+    assert "containers[0].env: expected a list of objects with names" in message(bench, "Failed")
+
+
+def test_pods_are_deleted_for_a_suspension_once_the_status_says_so(bench: V1Bench) -> None:
+    """Otherwise the next process would take their end for that of their programs."""
+    started(bench, {"Worker": 2}, policy="Never")
+    bench.api.fail(500, method="PATCH", part="/status")
+    bench.change(**run_policy(suspend=True))
+    bench.sync()
+    assert len(bench.pods) == 2
+    bench.change(**run_policy(suspend=False))
+    bench.settle()
+    assert (bench.state, len(bench.pods)) == ("Running", 2)
+
+
+@pytest.mark.parametrize("digits", [9, 400])
+def test_a_forged_count_of_restarts_is_no_large_number(bench: V1Bench, digits: int) -> None:
+    job = started(bench, {"Worker": 1}, policy="OnFailure").job
+    uid, number = job["metadata"]["uid"], "9" * digits
+    record = f'{{"uid":"{uid}","restarts":{number}}}'
+    bench.api.change(f"{bench.path}/{NAME}", {"metadata": {"annotations": {"kubeflow.org/training-status": record}}})
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods/{NAME}-worker-0"
+    bench.api.change(pods, {"metadata": {"annotations": {"kubeflow.org/restarts": number}}})
+    bench.settle()
+    assert bench.caches.jobs.store.list()
+    assert all(float(v1_work(job).status.restarts) < 2**32 for job in bench.caches.jobs.store.list())
