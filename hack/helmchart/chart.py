@@ -25,6 +25,9 @@ _COPIED = {
     "manifests/components/monitoring/prometheus/rules.yaml": "files",
     "manifests/components/monitoring/dashboards/*.json": "files/dashboards",
 }
+# The Secret of a release has all files of the chart. The template of the CRDs makes this one from that of the runtimes
+# of a namespace, which has the same fields.
+_DERIVED = "manifests/base/crds/kubeflow.org_clustertrainingruntimes.yaml"
 _README = """\
 <!-- Generated from hack/helmchart by `make generate`. -->
 # The Helm chart of tfjob-controller
@@ -69,6 +72,8 @@ def _copies(root: Path, generated: Mapping[str, str]) -> Iterator[tuple[str, str
     for pattern, folder in _COPIED.items():
         for path in sorted(root.glob(pattern)):
             name = path.relative_to(root).as_posix()
+            if name == _DERIVED:
+                continue
             yield f"{folder}/{posixpath.basename(name)}", generated.get(name) or path.read_text("utf-8")
 
 
