@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tfjob_controller.api.common.core import PODS, ContainerStatus, Pod, Terminated
-from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, replica_blamed, replica_views
+from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, failure_of, replica_blamed, replica_views
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.jobs.state.podreasons import in_words, why_never_started
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
-from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
+from tfjob_controller.jobs.state.replica_state import SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.trainingjob import is_finished
 from tfjob_controller.kube.requester import LineStream, Requester, server_now
 
@@ -25,6 +25,8 @@ ALL_REPLICAS = "all"
 _SILENT_SECONDS = 7 * 86400.0
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
+# A kubelet reports as a log that it has removed the container (pkg/kubelet/kuberuntime/kuberuntime_container.go).
+_NO_LOG_KEPT = b"unable to retrieve container logs for "
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,12 @@ class LogReader:
         most = self._options.max_line_bytes
         stream = self._requester.stream(path, query=query, read_timeout_seconds=silent, max_line_bytes=most)
         with stream as lines, self._known(lines):
-            yield from lines
+            for number, line in enumerate(lines):
+                if self._options.previous and number == 0 and line.startswith(_NO_LOG_KEPT):
+                    raise ClientError(
+                        f"the log of the previous run of {run.replica} is gone: its node kept only the last"
+                    )
+                yield line
 
     def close(self) -> None:
         with self._lock:
@@ -231,7 +238,7 @@ class LogReader:
                 observed = self._reader.children(job)
                 status = status_of(job)
                 self._seen = list(replica_views(job, observed, server_now(self._requester))), is_finished(status)
-                self._failure = status.reason if FAILED in (status.phase, status.state) else ""
+                self._failure = failure_of(status)
                 self._looked_at = time.monotonic()
             return self._seen
 

@@ -70,6 +70,12 @@ def test_the_log_of_the_previous_run_is_requested() -> None:
     assert requester.asked[-1] == {"container": "tensorflow", "previous": "true"}
 
 
+def test_the_words_of_a_kubelet_about_a_removed_container_are_no_log() -> None:
+    requester = ScriptedRequester(*seen(restarts=1), [b"unable to retrieve container logs for containerd://5d1f"])
+    with pytest.raises(ClientError, match="the log of the previous run of master-0 is gone"):
+        previous_of(requester)
+
+
 def test_a_program_that_cannot_start_has_no_log() -> None:
     ended = {
         "exitCode": 128,

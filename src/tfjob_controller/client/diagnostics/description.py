@@ -7,18 +7,21 @@ from datetime import UTC, datetime
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
+from tfjob_controller.api.common.core import Terminated
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.tfjob.types import TFJOBS
 from tfjob_controller.client.diagnostics.diagnosis import job_hints
+from tfjob_controller.client.diagnostics.timeline import pattern_of
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.podreasons import error_of, in_words
-from tfjob_controller.jobs.state.pods import blocking_init_container
+from tfjob_controller.jobs.state.pods import blocking_init_container, failing_init_container
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
@@ -94,12 +97,18 @@ def summary(description: Description) -> dict[str, str]:
         "Phase": description.phase or "(none yet)",
         "State": description.state,
         "Reason": description.reason,
-        "Ready": ", ".join(f"{role} {ready}" for role, ready in description.ready.items()),
+        "Ready": _ready(description),
         "Workers": description.workers,
         "Progress": _bar(description.progress_percentage) + description.progress,
         "Checkpoint": description.checkpoint,
         "Metrics": ", ".join(f"{name} {_figure(value)}" for name, value in description.metrics.items()),
     }
+
+
+def _ready(description: Description) -> str:
+    """Returns the ready replicas of each role. The status of an ended job keeps what they were."""
+    counts = ", ".join(f"{role} {ready}" for role, ready in description.ready.items())
+    return f"{counts}, when it ended" if counts and description.completed else counts
 
 
 def _figure(value: str) -> str:
@@ -153,9 +162,9 @@ def describe(
         progress_percentage=kind.percentage_of(job),
         metrics=dict(kind.metrics_of(job)),
         hints=[*job_hints(job), *(f"{notice}." for notice in notices if notice)],
-        replicas=[_row(view, counts, child_events) for view in views],
+        replicas=[_row(view, counts, child_events, is_suspended=job.spec.suspend) for view in views],
         conditions=list(job.status.conditions),
-        events=event_rows(meta.name, chain(events_of(meta.uid), warnings))[-MAX_EVENTS:],
+        events=_folded(event_rows(meta.name, chain(events_of(meta.uid), warnings)))[-MAX_EVENTS:],
         kind=kind.resource.kind,
         checkpoint=_checkpoint(status.checkpoint),
         reported=reported,
@@ -173,31 +182,41 @@ def _checkpoint(checkpoint: CheckpointStatus | None) -> str:
     return "; ".join(sentence for sentence in (saved, failed, restored) if sentence)
 
 
-def _row(view: ReplicaState, restart_counts: Mapping[str, int], events: Mapping[str, Sequence[Event]]) -> ReplicaRow:
-    pod = view.pod
+def _row(
+    view: ReplicaState, restart_counts: Mapping[str, int], events: Mapping[str, Sequence[Event]], *, is_suspended: bool
+) -> ReplicaRow:
+    pod, exited = view.pod, view.exited or _failing_init(view)[1]
     return ReplicaRow(
         replica=view.replica.id,
-        state=_display_state(view),
+        state=_display_state(view, is_suspended=is_suspended),
         pod=pod.metadata.name if pod is not None else "",
         node=pod.spec.node_name if pod is not None else "",
         ready=view.is_ready,
         restarts=restarts_of(view.replica.id, restart_counts),
-        last_exit=in_words(view.exited) if view.exited is not None else "",
+        last_exit=in_words(exited) if exited is not None else "",
         message=_warning(view, events) or _message(view),
     )
 
 
-def _display_state(view: ReplicaState) -> str:
+def _failing_init(view: ReplicaState) -> tuple[str, Terminated | None]:
+    """Returns the name of an init container that has failed and is started again, and how it ended."""
+    failing = failing_init_container(view.pod, "") if view.pod is not None and not view.is_up else None
+    return failing or ("", None)
+
+
+def _display_state(view: ReplicaState, *, is_suspended: bool) -> str:
     """Returns the state of a replica; of one whose program does not run yet, why, in the words of `kubectl get pods`.
 
-    For the controller all of those are Running, since nothing has ended them.
+    For the controller all of those are Running, since nothing has ended them, or Unknown while they are stopped.
     """
+    if view.state == replica_state.UNKNOWN:
+        return "Suspended" if is_suspended else "Pending"
     if view.state != replica_state.RUNNING or view.is_up:
         return view.state
-    reason = view.pending.partition(":")[0]
-    if view.pod is not None and reason.isalpha():
+    reason, failing = view.pending.partition(":")[0], _failing_init(view)[0]
+    if view.pod is not None and reason.isalpha() and reason != failing:
         return reason
-    if view.is_restarting:
+    if view.is_restarting or failing:
         return "Restarting"
     return "Pending" if view.pod is None or view.pending else "Starting"
 
@@ -237,6 +256,16 @@ def _child_events(views: Sequence[ReplicaState], events_of: EventsOf) -> dict[st
 def event_rows(job_name: str, events: Iterable[Event]) -> list[EventRow]:
     """Returns a row for each event, oldest first."""
     return sorted((_event_row(job_name, event) for event in events), key=lambda row: row.last_seen)
+
+
+def _folded(rows: Iterable[EventRow]) -> list[EventRow]:
+    """Returns one row for the events of one cause about children: the newest, with the sum of the counts."""
+    groups: dict[tuple[str, ...], EventRow] = {}
+    for row in rows:
+        key = (row.type, row.reason, pattern_of(row.note, row.about) if row.about else row.note)
+        before = groups.pop(key, None)
+        groups[key] = row if before is None else replace(row, count=before.count + row.count)
+    return list(groups.values())
 
 
 def _event_row(job_name: str, event: Event) -> EventRow:

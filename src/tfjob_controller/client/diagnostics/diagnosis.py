@@ -8,6 +8,7 @@ runs, or which may not run, is attributed to that program.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -34,6 +35,9 @@ _NAMED = 3
 _BAD_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _BAD_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _CRASHES = "CrashLoopBackOff"
+# Of the admission plugins ServiceAccount and Priority. Only names of objects are taken into a command.
+_MISSING_ACCOUNT = re.compile(r'serviceaccount "([a-z0-9.-]+)" not found')
+_MISSING_PRIORITY = re.compile(r"no PriorityClass with name ([a-z0-9.-]+) was found")
 # The kubelet tries again, and people have to correct something.
 BLOCKING_REASONS = _BAD_IMAGE | _BAD_CONFIG | {_CRASHES}
 
@@ -159,7 +163,10 @@ def _deletion_time(job: AnyJob, status: TrainingStatus) -> str:
 
 
 def _log_of_failure(case: Diagnostics, status: TrainingStatus) -> str:
-    """The replica because of which the job has failed, and the command that prints its log; empty if it has none."""
+    """The replica because of which the job has failed, and the command that prints its log; empty if it has none.
+
+    Without -p, since the kubelet keeps the log of the last run alone, unless the container runs again.
+    """
     replica = replica_blamed(status.reason, {replica_of(pod) for pod in case.pods})
     pod = newest([msgspec.convert(pod, Pod) for pod in case.pods if replica_of(pod) == replica])
     if pod is None or not replica:
@@ -167,7 +174,7 @@ def _log_of_failure(case: Diagnostics, status: TrainingStatus) -> str:
     for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         exited = last_exit(container)
         if exited is not None and exited.exit_code != 0 and not why_never_started(exited):
-            previous = " -p" if container.state.terminated is None else ""
+            previous = " -p" if container.state.running is not None else ""
             return f"{replica}: {_logs_command(case, replica)}{previous}"
     return ""
 
@@ -312,10 +319,30 @@ def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
         return Diagnosis(now, "it will be Done or Failed in a moment", CONTROLLER)
     count = f" ({ready})" if ready else ""
     if status.reason:
-        then = "it runs once this has passed and all of its pods are ready"
+        remedy = _remedy(status.reason, case.seen.metadata.namespace)
+        then = f"{remedy}it runs once this has passed and all of its pods are ready"
         return Diagnosis(f"it waits: {status.reason}{count}", then, CONTROLLER)
     starting = "its pods are starting" if case.pods else "its children are being created"
     return Diagnosis(f"{starting}{count}", "it runs once all of its pods are ready", CONTROLLER)
+
+
+def _remedy(reason: str, namespace: str) -> str:
+    """What somebody has to do about pods that the API server refuses; empty if nothing is known."""
+    if "failed quota" in reason:
+        remedy = "submit the job with the requests and limits that the quota demands of each container"
+    elif "exceeded quota" in reason:
+        look = f"kubectl describe quota -n {namespace}"
+        remedy = f"the quota has to be raised, or other pods have to end, or the job has to request less: {look}"
+    elif "violates PodSecurity" in reason:
+        look = f"kubectl get namespace {namespace} --show-labels"
+        remedy = f"submit the job with the securityContext that the message names, or in another namespace: {look}"
+    elif account := _MISSING_ACCOUNT.search(reason):
+        remedy = f"create its ServiceAccount: kubectl create serviceaccount {account[1]} -n {namespace}"
+    elif priority_class := _MISSING_PRIORITY.search(reason):
+        remedy = f"there is no PriorityClass {priority_class[1]}: choose one of `kubectl get priorityclasses`"
+    else:
+        return ""
+    return f"{remedy}; "
 
 
 def _limit(job: AnyJob, status: TrainingStatus) -> str:

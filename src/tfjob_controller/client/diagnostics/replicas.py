@@ -2,7 +2,8 @@
 
 The functions are those of the controller (`jobs.evaluation`, `jobs.state`), so a client shows the state on which the
 controller decides. The controller does not evaluate ended jobs any more; there, two more states are needed: a replica
-without an end of its own was stopped with the job, or never started.
+without an end of its own was stopped with the job, or never started. A replica that made the job fail has failed,
+although its pod was deleted with the job: only the reason of the job still tells how.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def replica_views(job: AnyJob, observed: ObservedState, now: datetime) -> tuple[
     observed = by_replica(plan, observed)
     effective = effective_plan(plan, observed, status)
     views = views_of_plan(effective, observed, status, now)
-    return _at_the_end(effective, views, observed) if has_ended(status) else views
+    return _at_the_end(effective, views, observed, failure_of(status)) if has_ended(status) else views
 
 
 def replica_blamed(reason: str, replicas: Container[str]) -> str:
@@ -49,19 +50,38 @@ def has_ended(status: TrainingStatus) -> bool:
     return is_finished(status) or status.phase == PHASE_CLEAN_UP
 
 
-def _at_the_end(plan: Plan, views: tuple[ReplicaState, ...], observed: ObservedState) -> tuple[ReplicaState, ...]:
-    """Returns the states in an ended job, where no replica starts or is restarted any more."""
+def failure_of(status: TrainingStatus) -> str:
+    """Returns why the job has failed; empty if it has not."""
+    return status.reason if FAILED in (status.phase, status.state) else ""
+
+
+def _at_the_end(
+    plan: Plan, views: tuple[ReplicaState, ...], observed: ObservedState, failure: str
+) -> tuple[ReplicaState, ...]:
+    """Returns the states in an ended job, where no replica starts or is restarted any more.
+
+    `failure` is why the job has failed; empty if it has not.
+    """
+    blamed = replica_blamed(failure, {view.replica.id for view in views})
     step = current_step(plan, views, observed)
     reached = {view.replica.name for view in (*step.completed, *step.replica_states)}
     return tuple(
-        _ended(view) if view.replica.name in reached else replace(view, state=NOT_STARTED, pending="") for view in views
+        _ended(view, failure if view.replica.id == blamed else "")
+        if view.replica.name in reached
+        else replace(view, state=NOT_STARTED, pending="")
+        for view in views
     )
 
 
-def _ended(view: ReplicaState) -> ReplicaState:
+def _ended(view: ReplicaState, failure: str) -> ReplicaState:
+    """Returns the state of a replica in an ended job; `failure` is that of the job if the replica has caused it."""
     pod, exited = view.pod, view.exited
     if view.is_up or view.state in (SUCCEEDED, FAILED):
         return view
+    if failure:
+        return replace(
+            view, state=FAILED, pending="" if exited is not None else failure.removeprefix(view.replica.id).lstrip(": ")
+        )
     if pod is None:
         return replace(view, state=STOPPED, pending="")
     has_failed = is_finished_pod(pod) or (exited is not None and exited.exit_code != 0)

@@ -21,8 +21,9 @@ import msgspec
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
+from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.text import replica_ranges
-from tfjob_controller.jobs.naming import replica_id_of
+from tfjob_controller.jobs.naming import replica_id, replica_id_of
 from tfjob_controller.jobs.state.podreasons import error_of
 from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
@@ -41,6 +42,8 @@ _ENDED = "ended: "
 _NEVER = "1970-01-01T00:00:00Z"
 # The name of a child (at least two hyphens), or a number with its unit or port, such as 1.5s or 10.0.0.1:5000.
 _VARIABLE = re.compile(r"[\w.]+(?:-[\w.]+){2,}|\d[\w.:]*")
+# The prefix that client-go adds to the message of an event that stands for several.
+_AGGREGATED = "(combined from similar events): "
 _CHILDREN = ("pod", "job")
 _BEFORE_WHY = ": "
 _KUBELET = "kubelet"
@@ -63,12 +66,13 @@ class TimelineEntry(msgspec.Struct, frozen=True, rename="camel"):
 def timeline(case: Diagnostics) -> list[TimelineEntry]:
     """All entries, the oldest first."""
     replicas = {child["metadata"]["name"]: replica_of(child) for child in (*case.jobs, *case.pods)}
+    child_name = _child_names(case)
     entries = [
         *_of_job(case),
         *(entry for gang in case.gangs for entry in _of_gang(gang)),
         *(entry for job in case.jobs for entry in _of_child("job", job)),
         *(entry for pod in case.pods for entry in _of_pod(pod)),
-        *(_of_event(event, replicas) for event in _events(case)),
+        *(_of_event(event, replicas, child_name) for event in _events(case)),
     ]
     return sort_entries(entries)
 
@@ -230,18 +234,28 @@ def _is_complete(job: Object) -> bool:
     return any(condition["type"] == "Complete" for condition in job.get("status", {}).get("conditions") or ())
 
 
-def _of_event(event: Object, replicas: dict[str, str]) -> TimelineEntry:
+def _child_names(case: Diagnostics) -> re.Pattern[str] | None:
+    """The pattern of the names of Jobs and pods of replicas, which tells the replica of one that is gone."""
+    runtime_id = case.seen.runtime_id
+    roles = "|".join(re.escape(role.role) for role in status_of(case.seen.job).roles)
+    return re.compile(rf".*-({roles})-{re.escape(runtime_id)}-(\d+)(?:-|$)") if runtime_id and roles else None
+
+
+def _of_event(event: Object, replicas: dict[str, str], child_name: re.Pattern[str] | None) -> TimelineEntry:
     about, series = event.get("involvedObject", {}), event.get("series") or {}
     count = max(series.get("count", 0), event.get("count") or 0, 1)
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or ""
     reporter = event.get("reportingComponent") or event.get("source", {}).get("component") or "unknown"
     word = str(about.get("kind", "")).lower()
+    replica = replicas.get(about.get("name", ""), "")
+    if not replica and child_name is not None and (found := child_name.match(about.get("name", ""))):
+        replica = replica_id(found[1], int(found[2]))
     return TimelineEntry(
         event_time(event),
         f"{word}/{about.get('name', '')}",
         EVENT,
         _with_why(f"{event.get('reason', '')} [{reporter}]", "", event.get("message", "")),
-        replicas.get(about.get("name", ""), ""),
+        replica,
         count,
         last if count > 1 else "",
         event.get("type") == "Warning",
@@ -315,10 +329,19 @@ def _key(entry: TimelineEntry) -> Hashable | None:
     if entry.kind == EVENT:
         if word not in _CHILDREN:
             return EVENT, entry.source, entry.text, entry.is_warning
-        return EVENT, word, _VARIABLE.sub("#", entry.text.replace(name, "#")), entry.is_warning
+        return EVENT, word, pattern_of(entry.text, name), entry.is_warning
     if entry.kind in (OBJECT, CONDITION) and word in _CHILDREN:
         return entry.kind, word, entry.text, entry.is_warning, entry.time[:19]
     return None
+
+
+def pattern_of(text: str, name: str) -> str:
+    """The text about a child of that name without names and numbers, which is equal for events of one cause.
+
+    Names are replaced as a whole first: that of a pod begins with that of its Job, and ends with random letters.
+    """
+    text = text.replace(_AGGREGATED, "")
+    return _VARIABLE.sub("#", text).replace(name, "#") if name else _VARIABLE.sub("#", text)
 
 
 def _one(group: Sequence[TimelineEntry]) -> TimelineEntry:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import World, running_world, world
+from helpers.clusterinmemory import World, running_world, terminated, world
 from helpers.manifests import master, workers
 from helpers.trainmanifests import trainjob
 from helpers.trainworld import decoded_train, ends, running_train_world, world_in_steps
 from tfjob_controller.api.common.checkpointstatus import CheckpointFailure, CheckpointStatus, RestoredCheckpoint
-from tfjob_controller.api.common.core import ContainerState, ContainerStatus, PodAnnotations, Running, Waiting
+from tfjob_controller.api.common.core import (
+    ContainerState,
+    ContainerStatus,
+    PodAnnotations,
+    Running,
+    Terminated,
+    Waiting,
+)
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.tfjob.types import TFJob
 from tfjob_controller.api.trainjob.types import Metric, TrainJob
@@ -91,6 +98,32 @@ def test_a_replica_whose_program_does_not_run_has_the_state_that_kubectl_shows(r
     status = ContainerStatus("tensorflow", state=ContainerState(waiting=Waiting(reason)))
     cluster.pod("master-0", phase="Pending", container_statuses=(status,))
     assert row(cluster, "master-0").state == shown
+
+
+def test_a_crash_loop_of_an_init_container_shows_its_exit_code() -> None:
+    cluster = world()
+    cluster.settle()
+    failed = terminated(Terminated(3, "Error", "no such dataset"), 2, name="fetch")
+    cluster.pod("master-0", phase="Pending", init_container_statuses=(failed,))
+    shown = row(cluster, "master-0")
+    assert (shown.state, shown.last_exit) == ("Restarting", "exit code 3")
+    assert shown.message == "fetch: exit code 3: no such dataset; restarted with back-off"
+
+
+def test_replicas_of_a_suspended_job_are_suspended() -> None:
+    cluster = running_world(master(), workers(1))
+    cluster.change(suspend=True)
+    assert states(cluster) == {"master-0": "Suspended", "worker-0": "Suspended"}
+
+
+def test_the_replica_that_made_the_job_fail_has_failed_although_its_pod_is_gone() -> None:
+    cluster = running_world(master(), workers(1), backoffLimit=0)
+    failed = terminated(Terminated(3, "Error", "no such dataset"), 1, name="fetch")
+    cluster.pod("worker-0", phase="Pending", container_statuses=(), init_container_statuses=(failed,))
+    cluster.settle()
+    cluster.pods[cluster.name("worker-0")] = []
+    assert states(cluster) == {"master-0": "Stopped", "worker-0": "Failed"}
+    assert "worker-0 failed: fetch: exit code 3: no such dataset" in row(cluster, "worker-0").message
 
 
 def states(cluster: World) -> dict[str, str]:
@@ -238,10 +271,39 @@ def test_of_many_events_the_last_are_shown_in_order_of_time() -> None:
     series = EventSeries(count=7, last_observed_time="2026-01-01T00:00:09.000000Z")
     new = Event(ObjectMeta(), reason="New", event_time="2026-01-01T00:00:02.000000Z", series=series)
     bare = Event(ObjectMeta(creation_timestamp="2026-01-01T00:00:05Z"), reason="Bare")
-    many = [replace(old, last_timestamp=f"2025-01-01T00:00:{second:02}Z") for second in range(MAX_EVENTS)]
+    times = [f"2025-01-01T00:00:{second:02}Z" for second in range(MAX_EVENTS)]
+    many = [replace(old, reason=f"Old{time}", last_timestamp=time) for time in times]
     events = describe(cluster.job, (), lambda uid: [new, bare, old, *many]).events
     assert len(events) == MAX_EVENTS
     assert [(event.reason, event.count) for event in events[-3:]] == [("Old", 4), ("Bare", 1), ("New", 7)]
+
+
+def test_events_of_one_cause_are_one_row_with_their_sum() -> None:
+    cluster = running_world()
+    quota = "Error creating: pods {} is forbidden: exceeded quota: q, used: cpu={}"
+    job = ObjectMeta("train-worker-a6no-0")
+    events = [
+        Event(
+            ObjectMeta(),
+            "Warning",
+            "FailedCreate",
+            quota.format(f'"train-worker-a6no-0-{suffix}"', count),
+            count=count,
+            last_timestamp=f"2026-01-01T00:00:0{count}Z",
+            involved_object=job,
+        )
+        for count, suffix in ((1, "x7k2p"), (2, "bcdfg"))
+    ]
+    (shown,) = describe(cluster.job, (), lambda uid: events).events
+    assert (shown.count, shown.last_seen, "bcdfg" in shown.note) == (3, "2026-01-01T00:00:02Z", True)
+
+
+def test_the_counts_of_an_ended_job_are_those_of_its_end() -> None:
+    cluster = running_world(master(), workers(1))
+    assert summary(described(cluster))["Ready"] == "master 1/1, worker 1/1"
+    cluster.exits("master-0", 0)
+    cluster.settle()
+    assert summary(described(cluster))["Ready"] == "master 1/1, worker 1/1, when it ended"
 
 
 def test_a_job_that_is_resized_shows_its_workers_its_bounds_and_how_far_it_is() -> None:

@@ -220,6 +220,20 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "it runs once this has passed and all of its pods are ready",
             id="a reason that only events give",
         ),
+        *(
+            pytest.param(case(seen(reason=f"worker-0: FailedCreate: {why}")), "it waits: worker-0", remedy, id=remedy)
+            for why, remedy in (
+                ("exceeded quota: q, requested: cpu=4", "the quota has to be raised, or other pods have to end"),
+                ("failed quota: q: must specify requests.memory", "submit the job with the requests and limits"),
+                ('violates PodSecurity "restricted:latest"', "submit the job with the securityContext"),
+                (
+                    'serviceaccount "robot" not found',
+                    "create its ServiceAccount: kubectl create serviceaccount robot -n team; it runs once",
+                ),
+                ("no PriorityClass with name high was found", "there is no PriorityClass high: choose one of"),
+                ('serviceaccount "$(rm -r x)" not found', "it runs once this has passed"),
+            )
+        ),
         pytest.param(
             case(seen(), pods=[initializing("worker-1"), initializing("worker-0"), pod("ps-0")]),
             "worker-0: its init container fetch runs (also in 1 more)",
@@ -430,6 +444,15 @@ def test_an_event_that_repeats_the_pods_status_is_left_out_while_the_pod_exists(
     events = [event("Scheduled", of_living), event("Pulled", of_living), event("Scheduled", of_gone)]
     told = [each.text for each in timeline(case(pods=[pod()], events=events)) if each.kind == "event"]
     assert told == ["Pulled [unknown]: words", "Scheduled [unknown]: words"]
+
+
+@pytest.mark.parametrize(
+    ("about", "replica"),
+    [("train-worker-ab12-3-x7k2p", "worker-3"), ("train-worker-ab12-3", "worker-3"), ("train-worker-0f0f-3", "")],
+)
+def test_an_event_of_a_child_that_is_gone_has_the_replica_of_its_name(about: str, replica: str) -> None:
+    found = case({"phase": "Running", **ready_workers(2)}, events=[event("Killing", {"kind": "Pod", "name": about})])
+    assert [each.replica for each in timeline(found) if each.kind == "event"] == [replica]
 
 
 def test_both_kinds_of_events_tell_when_they_began_and_how_often_they_were() -> None:

@@ -84,6 +84,20 @@ def test_folded_entries_have_the_text_of_the_last_and_the_time_of_the_first() ->
     assert shown.source == first.source
 
 
+def test_names_with_random_letters_do_not_keep_the_events_of_a_job_apart() -> None:
+    job, text = (
+        "job/one-worker-g1kw-0",
+        'FailedCreate [job-controller]: Error creating: pods "{}" is forbidden: no quota',
+    )
+    refused = [
+        TimelineEntry(at(second), job, EVENT, text.format(f"one-worker-g1kw-0-{suffix}"), is_warning=True)
+        for second, suffix in ((1, "5xkmj"), (2, "bcdfg"))
+    ]
+    combined = text.replace(": Error", ": (combined from similar events): Error").format("one-worker-g1kw-0-zzzzz")
+    (shown,) = fold_entries([*refused, TimelineEntry(at(3), job, EVENT, combined, is_warning=True)])
+    assert shown.count == 3
+
+
 @pytest.mark.parametrize(
     "other",
     [
