@@ -72,7 +72,7 @@ def test_the_log_of_the_previous_run_is_requested() -> None:
 
 def test_the_words_of_a_kubelet_about_a_removed_container_are_no_log() -> None:
     requester = ScriptedRequester(*seen(restarts=1), [b"unable to retrieve container logs for containerd://5d1f"])
-    with pytest.raises(ClientError, match="the log of the previous run of master-0 is gone"):
+    with pytest.raises(ClientError, match="no longer has the log of the previous run of master-0: without -p"):
         previous_of(requester)
 
 
