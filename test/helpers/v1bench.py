@@ -14,6 +14,7 @@ from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.kinds.kubeflowv1.kind import V1Adapter, V1Caches
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.util.timestamps import format_time
@@ -24,22 +25,31 @@ NAME = "example-job"
 class V1Bench:
     """See the module. Pods run and end when a test says so."""
 
-    def __init__(self, kind: str = "TFJob") -> None:
+    def __init__(self, kind: str = "TFJob", gangs: GangPolicy = NO_GANGS) -> None:
         self.clock = FakeClock()
         self.api = MemoryApi(self.clock)
         self.kind, self.resource = kind, V1_RESOURCES[kind]
-        self.caches = V1Caches(self.resource, self.api, "", self.clock)
         self.recorder, self.counted = Recorded(self.api, kind), Counted()
         self.path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/{self.resource.plural}"
+        self.restart(gangs)
+
+    def restart(self, gangs: GangPolicy) -> None:
+        """Starts another process, which has this policy."""
+        self.gangs = gangs
+        self.caches = V1Caches(self.resource, self.api, "", self.clock, gangs)
         self.reconciler = self.new_reconciler()
-        self.api.watch(self.resource.plural, watcher_of(self.caches.jobs))
-        for resource, informer in self.caches.children.watched.items():
-            self.api.watch(resource.plural, watcher_of(informer))
+        informers = {self.resource.plural: self.caches.jobs}
+        informers |= {resource.plural: informer for resource, informer in self.caches.children.watched.items()}
+        for plural, informer in informers.items():
+            tell = watcher_of(informer)
+            self.api.watch(plural, tell)
+            for obj in self.api.list(plural):
+                tell("ADDED", obj)
 
     def new_reconciler(self) -> Reconciler[V1Job]:
         """Returns the reconciler of a restarted process, without any state of the first one."""
         return Reconciler(
-            V1Adapter(self.resource, self.clock),
+            V1Adapter(self.resource, self.clock, gangs=self.gangs),
             ResourceClient(self.api, self.resource),
             self.caches.jobs.store,
             self.caches.children.snapshots(),

@@ -5,7 +5,7 @@ Children are watched by the label `kubeflow.org`, so the other pods of a cluster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -92,23 +92,29 @@ def child_kinds(
         ChildKind(SECRETS.with_decoder(decode_secret), is_watched=False),
         ChildKind(PERSISTENT_VOLUME_CLAIMS.with_decoder(decode_claim), is_watched=False, is_strict=True),
     ]
-    if gangs:
-        # A Gang is one object and comes in no burst, and an admitted job should start at once.
-        kinds.append(ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0))
-    if pod_groups is not None:
-        kinds.append(ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters))
+    kinds += _gang_kinds(gangs=gangs, pod_groups=pod_groups)
     if HORIZONTAL_POD_AUTOSCALERS in optional:
         resource = HORIZONTAL_POD_AUTOSCALERS.with_decoder(decode_autoscaler)
         kinds.append(ChildKind(resource, BY_OWNER, autoscaler_matters, is_optional=True))
     return kinds
 
 
-def bare_child_kinds() -> Sequence[ChildKind[Any]]:
+def bare_child_kinds(*, gangs: bool, pod_groups: Resource[Any] | None) -> Sequence[ChildKind[Any]]:
     """Returns the children of jobs whose replicas are pods without Jobs."""
     return (
         ChildKind(PODS.with_decoder(decode_bare_pod), BY_OWNER, pod_matters, pod_priority, is_strict=True),
         ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER),
+        *_gang_kinds(gangs=gangs, pod_groups=pod_groups),
     )
+
+
+def _gang_kinds(*, gangs: bool, pod_groups: Resource[Any] | None) -> Iterator[ChildKind[Any]]:
+    """Yields the kind that represents a job's gang."""
+    if gangs:
+        # A Gang is one object and comes in no burst, and an admitted job should start at once.
+        yield ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0)
+    if pod_groups is not None:
+        yield ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters)
 
 
 def _name_of(selector: str) -> str:

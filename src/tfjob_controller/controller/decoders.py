@@ -106,7 +106,8 @@ decode_job_gang: Callable[[bytes | msgspec.Raw], Gang] = gang_decoder(LABELS, ow
 _decode_job = kept_decoder(BatchJob, LABELS, owns=_JOBS_CHILDREN)
 # A pod that its Job has released is still the job's.
 _decode_pod = kept_decoder(Pod, LABELS, owns=controlled_by((JOBS,), or_by_none=True))
-_decode_bare_pod = kept_decoder(Pod, (OPERATOR_NAME_LABEL,), owns=_JOBS_CHILDREN)
+_BARE_POD_LABELS = (ATTEMPT_LABEL, GANG_LABEL, GROUP_LABEL, MEMBER_LABEL, NODE_LABEL, OPERATOR_NAME_LABEL)
+_decode_bare_pod = kept_decoder(Pod, _BARE_POD_LABELS, owns=_JOBS_CHILDREN)
 
 
 def decode_job(raw: bytes | msgspec.Raw) -> BatchJob:

@@ -100,7 +100,7 @@ class Kind:
     optional_children: Collection[Resource[Object]] = ()
     """The kinds of children that its jobs may have, unlike those of other kinds."""
     is_enabled: Callable[[RunOptions], bool]
-    new_caches: Callable[[Requester, str, Clock], KindCaches]
+    new_caches: Callable[[Requester, str, Clock, GangPolicy], KindCaches]
     children_of: Callable[[Any], ControllerCaches] | None = None
     """Returns the caches of the children, if they are not those that kinds share."""
     new_adapter: NewAdapter

@@ -130,15 +130,17 @@ class Manager:
         )
         self._clock = ServerClock(clock, self.transport.server_time)
         gangs = gang_policy(options)
-        self.jobs = {kind.name: kind.new_caches(self.transport, options.namespace, self._clock) for kind in kinds}
+        self.jobs = {
+            kind.name: kind.new_caches(self.transport, options.namespace, self._clock, gangs) for kind in kinds
+        }
         self.caches = ControllerCaches(
             self.transport,
             options.namespace,
             self._clock,
             list(self.jobs.values()),
-            gangs=options.gang_scheduling != terms.OFF and gangs.backend is None,
+            gangs=gangs.has_gangs,
             optional=[child for kind in kinds for child in kind.optional_children],
-            pod_groups=gangs.backend.resource if gangs.backend is not None else None,
+            pod_groups=gangs.pod_groups,
         )
         self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)
         self._fanout = Fanout(options.concurrent_writes)

@@ -25,6 +25,7 @@ from tfjob_controller.dashboard.feeds import JobFeed, JobWatch, Notifier, Watche
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.gangscheduler.provisioning.provisioner import request_informer
 from tfjob_controller.gangscheduler.state.informers import SchedulerCaches
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, ON_REQUEST, GangPolicy
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
@@ -114,7 +115,7 @@ class _Group:
 def controller(backend: str) -> Callable[[OneKind], Running]:
     def make(requester: OneKind) -> Running:
         groups = BACKENDS[backend].resource
-        kinds = [kind.new_caches(requester, "", CLOCK) for kind in KINDS if kind.children_of is None]
+        kinds = [kind.new_caches(requester, "", CLOCK, NO_GANGS) for kind in KINDS if kind.children_of is None]
         caches = ControllerCaches(requester, "", CLOCK, kinds, pod_groups=groups)
         return _Group(caches.informers, caches)
 
@@ -123,7 +124,8 @@ def controller(backend: str) -> Callable[[OneKind], Running]:
 
 def kubeflow_v1(requester: OneKind) -> Running:
     """The caches of one of these kinds, which differ only in names."""
-    caches = next(kind for kind in KINDS if kind.children_of is not None).new_caches(requester, "", CLOCK)
+    gangs = GangPolicy(ON_REQUEST)
+    caches = next(kind for kind in KINDS if kind.children_of is not None).new_caches(requester, "", CLOCK, gangs)
     return _Group(InformerGroup(caches.all, CLOCK), caches)
 
 
@@ -210,6 +212,7 @@ ROWS = [
     Row(KUBEFLOW_V1, "TFJob", "/apis/kubeflow.org/v1/tfjobs", {}, None, OWN_KIND),
     Row(KUBEFLOW_V1, "Pod", "/api/v1/pods", V1_CHILD, V1_OWNER),
     Row(KUBEFLOW_V1, "Service", "/api/v1/services", V1_CHILD, V1_OWNER),
+    Row(KUBEFLOW_V1, "Gang", "/apis/scheduling.kubeflow.org/v1alpha1/gangs", V1_CHILD, V1_OWNER, OWN_KIND),
     Row("gang scheduler", "Pod", "/api/v1/pods", MEMBER, JOB_OWNER),
     Row("gang scheduler", "ResourceQuota", "/api/v1/resourcequotas", {}),
     Row("gang scheduler", "Namespace", "/api/v1/namespaces", {}),

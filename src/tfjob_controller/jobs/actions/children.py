@@ -112,9 +112,21 @@ def build_job(
     return {**_job_head(plan, replica.role, replica.name, labels), "spec": spec}
 
 
-def build_pod(plan: Plan, carrier: PodCarrier, replica: Replica, restarts: int = 0) -> Body:
-    """Returns the pod that carries a replica without a Job. It has no more labels than upstream's pods."""
-    body = carrier.pod(replica)
+def build_pod(
+    plan: Plan,
+    carrier: PodCarrier,
+    replica: Replica,
+    *,
+    assignment: MemberAssignment | None = None,
+    restarts: int = 0,
+) -> Body:
+    """Returns the pod that carries a replica without a Job. Unless it belongs to a gang, it has upstream's labels."""
+    body = {name: dict(value) for name, value in carrier.pod(replica).items()}
+    if assignment is not None:
+        body["metadata"]["labels"] = {**body["metadata"]["labels"], **assignment.labels}
+        apply_assignment(body, assignment)
+    if plan.scheduling.pod_group is not None:
+        join_pod_group(body, plan.scheduling.pod_group)
     pod = _owned(plan, PODS, replica.name, body)
     annotations = {**(pod["metadata"].pop("annotations", None) or {})}
     # The template may be that of a pod that has replaced another one.

@@ -52,7 +52,8 @@ def creates(job_state: JobState) -> Iterator[Create]:
         if is_assigned and not is_done and can_create_job(observed, replica.name):
             restarts = job_state.status.restart_counts.get(replica.id, 0)
             if announced.carrier is not None:
-                yield Create(PODS, replica.name, build_pod(announced, announced.carrier, replica, restarts))
+                pod = build_pod(announced, announced.carrier, replica, assignment=assignment, restarts=restarts)
+                yield Create(PODS, replica.name, pod)
             else:
                 body = build_job(announced, replica, assignment=assignment, restarts=restarts)
                 yield Create(JOBS, replica.name, body)

@@ -11,6 +11,7 @@ import msgspec
 from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.gang import ON_TIMEOUT_WAIT, Member, bounds_problem
 from tfjob_controller.jobs.plan.podgroupbackends import Backend
+from tfjob_controller.kube.meta import Resource
 
 OFF, ON_REQUEST, ALWAYS = "off", "on-request", "always"
 # How resize requests of the gang scheduler are handled; see also OFF.
@@ -30,6 +31,16 @@ class GangPolicy:
     pins: bool = False
     autoscaling: str = OFF
     backend: Backend | None = None
+
+    @property
+    def has_gangs(self) -> bool:
+        """Reports whether jobs may have Gangs, the objects of this project's own gang scheduler."""
+        return self.which != OFF and self.backend is None
+
+    @property
+    def pod_groups(self) -> Resource[Any] | None:
+        """The kind of the object that represents a gang to another scheduler."""
+        return self.backend.resource if self.backend is not None else None
 
     def covers(self, enabled: bool | None) -> bool:
         """Reports whether a job with this setting is a gang. None leaves it to the flag."""

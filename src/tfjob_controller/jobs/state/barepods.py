@@ -54,7 +54,8 @@ def _job_of(plan: Plan, pod: Pod, status: TrainingStatus) -> BatchJob:
             uid=owner.uid if owner is not None else "",
             resource_version=meta.resource_version,
             creation_timestamp=meta.creation_timestamp,
-            labels={REPLICA_RESTARTS: restarts} if restarts else {},
+            # Among them are those of its gang.
+            labels={**meta.labels, **({REPLICA_RESTARTS: restarts} if restarts else {})},
         ),
         JobSpec(suspend=is_stopped),
         JobStatus(conditions=(Condition(outcome, "True"),) if outcome else ()),

@@ -293,7 +293,7 @@ def status_events(job_state: JobState, new: TrainingStatus) -> Iterator[StatusEv
         yield phase_event(new)
 
 
-_SCHEDULING_EVENTS = {
+SCHEDULING_EVENTS = {
     reasons.GANG_ADMITTED: NORMAL,
     reasons.GANG_SCHEDULED: NORMAL,
     reasons.WAITING_FOR_CAPACITY: NORMAL,
@@ -308,8 +308,8 @@ _SCHEDULING_EVENTS = {
 def _scheduling_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
     """Yields an event if the reason of the condition Scheduled has changed; a changed message is no event."""
     before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
-    if now is not None and (before is None or before.reason != now.reason) and now.reason in _SCHEDULING_EVENTS:
-        yield StatusEvent(_SCHEDULING_EVENTS[now.reason], now.reason, now.message)
+    if now is not None and (before is None or before.reason != now.reason) and now.reason in SCHEDULING_EVENTS:
+        yield StatusEvent(SCHEDULING_EVENTS[now.reason], now.reason, now.message)
 
 
 def _restart_note(job_state: JobState, new: TrainingStatus) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -194,7 +193,7 @@ KIND = Kind(
     is_scaled=False,
     takes_reports=True,
     is_enabled=lambda options: options.kubeflow_trainer_api,
-    new_caches=partial(RuntimeCaches, RUNTIMES),
+    new_caches=lambda requester, namespace, clock, gangs: RuntimeCaches(RUNTIMES, requester, namespace, clock),
     new_adapter=_adapter,
     work_of=kubeflow_work,
     figures_of=_figures_of,

@@ -30,9 +30,11 @@ from tfjob_controller.controller.caches import ControllerCaches, bare_child_kind
 from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
 from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
+from tfjob_controller.kinds.kubeflowv1.gang import gang_problem
 from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
 from tfjob_controller.kinds.kubeflowv1.status import as_finished, events_of, record_of, recorded_status, wire_status
 from tfjob_controller.kube.cache.informer import Informer
@@ -57,11 +59,23 @@ _REMEMBERED = 50_000
 class V1Caches:
     """The informer of one kind of jobs, and those of their pods and Services. `namespace` "" means all namespaces."""
 
-    def __init__(self, resource: Resource[V1Job], requester: Requester, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        resource: Resource[V1Job],
+        requester: Requester,
+        namespace: str,
+        clock: Clock,
+        gangs: GangPolicy = NO_GANGS,
+    ) -> None:
         name, operator_name = f"{resource.full_name}-{resource.version}", V1_KINDS[resource.kind].operator_name
         self.jobs = Informer(requester, resource, namespace=namespace, clock=clock, name=name)
         self.children = ControllerCaches(
-            requester, namespace, clock, children=bare_child_kinds(), selector=f"{OPERATOR_NAME_LABEL}={operator_name}"
+            requester,
+            namespace,
+            clock,
+            pod_groups=gangs.pod_groups,
+            children=bare_child_kinds(gangs=gangs.has_gangs, pod_groups=gangs.pod_groups),
+            selector=f"{OPERATOR_NAME_LABEL}={operator_name}",
         )
 
     @property
@@ -75,9 +89,11 @@ class V1Caches:
 class V1Adapter:
     """See `KindAdapter`."""
 
-    def __init__(self, resource: Resource[V1Job], clock: Clock, cluster_domain: str = "") -> None:
+    def __init__(
+        self, resource: Resource[V1Job], clock: Clock, cluster_domain: str = "", gangs: GangPolicy = NO_GANGS
+    ) -> None:
         """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes."""
-        self._cluster_domain = cluster_domain
+        self._cluster_domain, self._gangs = cluster_domain, gangs
         self._resource = resource
         self._clock = clock
         # The UIDs of finished jobs that are cleaned up: their status has no field for it.
@@ -107,10 +123,10 @@ class V1Adapter:
         return TrainingJob(job.metadata, status, None if policy.suspend else policy.ttl_seconds_after_finished)
 
     def problem(self, job: V1Job, before: V1Job | None, *, has_children: bool = False) -> str | None:
-        return problem(job)
+        return problem(job) or gang_problem(job, self._gangs)
 
     def plan(self, job: V1Job) -> Plan:
-        return build_v1_plan(with_defaults(job), self._cluster_domain)
+        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs)
 
     def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         record = record_of(job, status)
@@ -141,7 +157,7 @@ def v1_work(job: V1Job) -> TrainingJob:
 
 
 def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:
-    return V1Adapter(resource, shared.clock, os.environ.get(_CLUSTER_DOMAIN, ""))
+    return V1Adapter(resource, shared.clock, os.environ.get(_CLUSTER_DOMAIN, ""), shared.gangs)
 
 
 def _kind(name: str) -> Kind:

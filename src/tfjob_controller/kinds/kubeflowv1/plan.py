@@ -33,10 +33,12 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1ReplicaSpec,
 )
 from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL, replica_id
+from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import (
     JobIdentity,
     Plan,
     PodCarrier,
+    PodScheduling,
     Replica,
     Role,
     RunPolicy,
@@ -50,6 +52,7 @@ from tfjob_controller.kinds.kubeflowv1.environment import (
     pod_name,
     variables_of,
 )
+from tfjob_controller.kinds.kubeflowv1.gang import gang_fields
 from tfjob_controller.kinds.recipe import chief_first, owner_of, planned
 
 _PREFIX = "training.kubeflow.org/"
@@ -60,7 +63,7 @@ JOB_ROLE_LABEL = f"{_PREFIX}job-role"
 _MASTER_ROLE = "master"
 
 
-def build_v1_plan(job: V1Job, cluster_domain: str = "") -> Plan:
+def build_v1_plan(job: V1Job, cluster_domain: str = "", gangs: GangPolicy = NO_GANGS) -> Plan:
     """Compiles a *valid* job with its defaults. `cluster_domain` is the end of host names in TF_CONFIG.
 
     Raises UnplannableError for a job without replicas.
@@ -82,6 +85,7 @@ def build_v1_plan(job: V1Job, cluster_domain: str = "") -> Plan:
     )
     if not replicas:
         raise UnplannableError(f"spec.{kind.replicas_field}: the job has no replicas")
+    carrier = _carrier(job, kind, cluster_domain)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
@@ -104,7 +108,8 @@ def build_v1_plan(job: V1Job, cluster_domain: str = "") -> Plan:
             never_succeeds=not deciding,
         ),
         environment=lambda replica: {},
-        carrier=_carrier(job, kind, cluster_domain),
+        scheduling=PodScheduling(**gang_fields(job, gangs, replicas, carrier)),
+        carrier=carrier,
     )
 
 

@@ -1,8 +1,10 @@
 """Converts between `TrainingStatus`, on which decisions are made, and the status of a job of `kubeflow.org/v1`.
 
 Upstream's clients read the last condition of the list, so its order matters: a condition that changes moves to the end,
-Running and Restarting replace each other, and an end makes Running False. What the status has no field for (restarts,
-and replicas that have succeeded while the job continues) is recorded in an annotation, which most jobs never get.
+Running and Restarting replace each other, and an end makes Running False. Only a job that runs as a gang has the
+condition Scheduled, which upstream does not know: it is the first one, so that it is never the state of the job. What
+the status has no field for (restarts, and replicas that have succeeded while the job continues) is recorded in an
+annotation, which most jobs never get.
 
 Source: kubeflow/trainer release-1.9 pkg/util/status.go, pkg/core/status.go and UpdateJobStatus of each controller.
 """
@@ -39,7 +41,7 @@ from tfjob_controller.api.kubeflowv1.types import (
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.status.summary import PENDING, last_phase
+from tfjob_controller.jobs.status.summary import PENDING, SCHEDULING_EVENTS, last_phase
 from tfjob_controller.jobs.trainingjob import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -88,7 +90,7 @@ def recorded_status(job: V1Job) -> TrainingStatus:
     return TrainingStatus(
         phase=phase,
         state={SUCCEEDED: replica_state.SUCCEEDED, FAILED: replica_state.FAILED}.get(ended, replica_state.UNKNOWN),
-        reason=wire[ended].message if ended else "",
+        reason=wire[ended].message if ended else _why_waiting(wire),
         roles=tuple(_role_of(name, counts) for name, counts in job.status.replica_statuses.items()),
         conditions=tuple(_condition_of(condition) for condition in job.status.conditions),
         start_time=None if is_true.get(SUSPENDED) else _time(job.status.start_time),
@@ -99,6 +101,11 @@ def recorded_status(job: V1Job) -> TrainingStatus:
         succeeded_indexes=record.succeeded_indexes,
         summary=summary,
     )
+
+
+def _why_waiting(wire: Mapping[str, V1Condition]) -> str:
+    scheduled = wire.get(conditions.SCHEDULED)
+    return f"waits for capacity: {scheduled.message}" if scheduled is not None and scheduled.status == _FALSE else ""
 
 
 def _time(text: str | None) -> str | None:
@@ -212,10 +219,10 @@ def events_of(
 ) -> Iterator[StatusEvent]:
     """Yields upstream's events, which are those of conditions, and why replicas ended, which upstream does not tell."""
     before = {condition.type: (condition.status, condition.reason) for condition in job.status.conditions}
-    yield from (event for event in events if event.reason == reasons.RESTARTED)
+    yield from (event for event in events if event.reason == reasons.RESTARTED or event.reason in SCHEDULING_EVENTS)
     for condition in wire.conditions:
         is_new = before.get(condition.type) != (condition.status, condition.reason)
-        if not is_new or condition.type in (CREATED, RUNNING):
+        if not is_new or condition.type in (CREATED, RUNNING, conditions.SCHEDULED):
             continue
         if condition.type == FAILED and status.reason and status.reason != condition.message:
             yield StatusEvent(WARNING, reasons.REPLICA_FAILED, status.reason)
@@ -234,6 +241,7 @@ class _Conditions:
         who = (
             f"{kind} {namespace}/{name}" if is_named_fully and kind not in (XGBOOST_JOB, MPI_JOB) else f"{kind} {name}"
         )
+        self._show_gang(conditions.find(status.conditions, conditions.SCHEDULED))
         self._set(CREATED, True, "Created", f"{kind} {name} is created.")
         if conditions.has_true(status.conditions, conditions.SUSPENDED):
             self._suspend(f"{kind} {name} is suspended.")
@@ -255,6 +263,17 @@ class _Conditions:
 
     def all(self) -> tuple[V1Condition, ...]:
         return tuple(self._list)
+
+    def _show_gang(self, scheduled: JobCondition | None) -> None:
+        """Sets the condition Scheduled, with the reason and the message that jobs of other kinds have."""
+        if scheduled is None:
+            return
+        present = next((condition for condition in self._list if condition.type == conditions.SCHEDULED), None)
+        since = scheduled.last_transition_time
+        shown = V1Condition(scheduled.type, scheduled.status, scheduled.reason, scheduled.message, self._now, since)
+        if present is not None and replace(present, last_update_time=self._now) == shown:
+            return
+        self._list = [shown, *(condition for condition in self._list if condition.type != conditions.SCHEDULED)]
 
     def _suspend(self, message: str) -> None:
         if self._is_true(RUNNING):

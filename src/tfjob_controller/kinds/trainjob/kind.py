@@ -6,7 +6,6 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -203,7 +202,7 @@ KIND = Kind(
     series=JobSeries("trainjob"),
     takes_reports=True,
     is_enabled=lambda options: options.trainjobs,
-    new_caches=partial(RuntimeCaches, RUNTIMES),
+    new_caches=lambda requester, namespace, clock, gangs: RuntimeCaches(RUNTIMES, requester, namespace, clock),
     new_adapter=_adapter,
     new_log_readers=_log_readers,
     work_of=trainjob_work,
