@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from helpers.clusterinmemory import START, World
 from helpers.kubeflowmanifests import Manifest, kubeflow_runtime, kubeflow_trainjob
 from helpers.trainworld import CONFIG
+from tfjob_controller.api.common.record import RecordAnnotations
 from tfjob_controller.api.kubeflowtrainer.runtime import KUBEFLOW_TRAINING_RUNTIMES, KubeflowRuntime
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
     KubeflowTrainJob,
-    KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
 from tfjob_controller.jobs.actions.children import build_job
@@ -92,7 +92,7 @@ class KubeflowTrainJobs:
         return kubeflow_work(job)
 
     def written(self, job: KubeflowTrainJob, status: TrainingStatus) -> KubeflowTrainJob:
-        annotations = KubeflowTrainJobAnnotations(record_of(job, status))
+        annotations = RecordAnnotations(record_of(job, status))
         recorded = replace(job, metadata=replace(job.metadata, annotations=annotations))
         assert recorded_status(recorded) == status
         wire = msgspec.json.encode(upstream_status(recorded, status))

@@ -13,7 +13,8 @@ from typing import Any
 from helpers.poll import PATIENCE_SECONDS
 from helpers.v1manifests import v1_manifest
 from localcluster.api import Api, RefusedError
-from tfjob_controller.api.kubeflowv1.types import RECORD_ANNOTATION, V1_KINDS, V1_RESOURCES
+from tfjob_controller.api.common.record import RECORD_ANNOTATION
+from tfjob_controller.api.kubeflowv1.types import V1_KINDS, V1_RESOURCES
 
 Object = dict[str, Any]
 

@@ -31,7 +31,8 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.faultproxy import FaultProxy, Reply
 from localcluster.kubeflowtrainer import install_kubeflow_crds, kubeflow_runtimes
 from localcluster.programs import Options
-from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS, RECORD_ANNOTATION
+from tfjob_controller.api.common.record import RECORD_ANNOTATION
+from tfjob_controller.api.kubeflowtrainer.types import KUBEFLOW_TRAINJOBS
 from tfjob_controller.controller.progressserver.certificates import SECRET_NAME
 from tfjob_controller.flags import BindAddress
 

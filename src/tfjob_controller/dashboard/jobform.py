@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tfjob_controller.client.kinds import KINDS
-from tfjob_controller.kinds.kindform import KindForm
-from tfjob_controller.kinds.manifestfields import (
+from tfjob_controller.kinds.kindform import (
     FormError,
+    KindForm,
     Manifest,
     flag_at,
     mapping_at,

@@ -12,8 +12,7 @@ import yaml
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.jobform import FORMS, JobForm, plain_copy
-from tfjob_controller.kinds.kindform import KindForm
-from tfjob_controller.kinds.manifestfields import UNPRINTABLE, FormError, Manifest
+from tfjob_controller.kinds.kindform import UNPRINTABLE, FormError, KindForm, Manifest
 from tfjob_controller.kube.config.plainconfig import load_yaml
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.util.yamlengine import safe_dumper

@@ -25,7 +25,7 @@ from tfjob_controller.dashboard.jobtexts import (
     texts_of,
     yaml_of,
 )
-from tfjob_controller.kinds.manifestfields import GPU, UNPRINTABLE, FormError
+from tfjob_controller.kinds.kindform import GPU, UNPRINTABLE, FormError
 from tfjob_controller.kinds.names import KIND_NAMES
 from tfjob_controller.kube.errors import ApiError
 

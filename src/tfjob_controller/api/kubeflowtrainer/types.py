@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 
+from tfjob_controller.api.common.record import RecordedMeta
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.decode import decoder_of
-from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.meta import Resource
 
 API_GROUP = "trainer.kubeflow.org"
 
@@ -24,12 +25,6 @@ API_GROUP = "trainer.kubeflow.org"
 NAMESPACED_RUNTIME, CLUSTER_RUNTIME = "TrainingRuntime", "ClusterTrainingRuntime"
 # The value of `managedBy` of jobs that the controller of this API group runs; no value means the same.
 MANAGED_HERE = "trainer.kubeflow.org/trainjob-controller"
-
-# The annotation in which the controller stores the fields that Kubeflow Trainer's status does not have.
-RECORD_ANNOTATION = "kubeflow.org/training-status"
-# A longer value is not a record of this controller. That of MAX_NODES nodes, each with a success and a count of
-# restarts, has 140 KiB; all annotations of an object may have 256 KiB.
-MAX_RECORD = 192 * 1024
 
 # Limits that Kubeflow Trainer's CRDs do not set.
 MAX_NODES = 5000
@@ -165,23 +160,13 @@ class KubeflowTrainJobStatus(_Status, frozen=True):
     trainer_status: TrainerStatus | None = None
 
 
-class KubeflowTrainJobAnnotations(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The annotations that the controller reads."""
-
-    record: str = msgspec.field(default="", name=RECORD_ANNOTATION)
-
-
-class KubeflowTrainJobMeta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
-    annotations: KubeflowTrainJobAnnotations = KubeflowTrainJobAnnotations()
-
-
 class KubeflowTrainJob(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A TrainJob.
 
     `invalid` is not a field of the API: it is the reason why the object cannot be decoded, and the spec is then empty.
     """
 
-    metadata: KubeflowTrainJobMeta
+    metadata: RecordedMeta
     spec: KubeflowTrainJobSpec = KubeflowTrainJobSpec()
     status: KubeflowTrainJobStatus = KubeflowTrainJobStatus()
     invalid: str = msgspec.field(name="_invalid", default="")

@@ -16,8 +16,11 @@ from typing import Any, cast
 
 import msgspec
 
+from tfjob_controller.api.common.cluster import ALWAYS
+from tfjob_controller.api.common.policies import EXIT_CODE, NEVER, ON_FAILURE
+from tfjob_controller.api.common.record import RecordedMeta
 from tfjob_controller.api.decode import decoder_of
-from tfjob_controller.kube.meta import ObjectMeta, Resource
+from tfjob_controller.kube.meta import Resource
 
 API_GROUP = "kubeflow.org"
 VERSION = "v1"
@@ -26,11 +29,8 @@ VERSION = "v1"
 MANAGED_HERE = "kubeflow.org/training-operator"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
-# The annotation in which the controller stores the facts that the status has no field for.
-RECORD_ANNOTATION = "kubeflow.org/training-status"
-
 # The policies of `restartPolicy`. ExitCode restarts a replica whose exit code is 128 or more.
-RESTART_POLICIES = ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = ("Always", "OnFailure", "Never", "ExitCode")
+RESTART_POLICIES = (ALWAYS, ON_FAILURE, NEVER, EXIT_CODE)
 # The policy of TFJobs that requires the success of all workers. The default is the empty string.
 ALL_WORKERS = "AllWorkers"
 # `nprocPerNode` of a PyTorchJob that gives no number.
@@ -155,23 +155,13 @@ class V1Status(_Value, frozen=True):
     last_reconcile_time: str | None = None
 
 
-class V1Annotations(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The annotations that the controller reads."""
-
-    record: str = msgspec.field(default="", name=RECORD_ANNOTATION)
-
-
-class V1Meta(ObjectMeta, frozen=True, rename="camel", omit_defaults=True):
-    annotations: V1Annotations = V1Annotations()
-
-
 class V1Job(_Value, frozen=True):
     """A job of any kind. Decoded objects are of a subclass for each kind, in which `kind` has the name by default.
 
     `invalid` is not a field of the API: it is the reason why the object cannot be decoded, and the spec is then empty.
     """
 
-    metadata: V1Meta
+    metadata: RecordedMeta
     spec: V1Spec = V1Spec()
     status: V1Status = V1Status()
     kind: str = ""

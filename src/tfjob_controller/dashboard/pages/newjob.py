@@ -42,7 +42,7 @@ from tfjob_controller.dashboard.manifesttext import small_manifest
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.kinds.manifestfields import FormError, Manifest
+from tfjob_controller.kinds.kindform import FormError, Manifest
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.names import name_violation, namespace_violation
 

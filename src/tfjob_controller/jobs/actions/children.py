@@ -121,32 +121,19 @@ def build_pod(
     restarts: int = 0,
 ) -> Body:
     """Returns the pod that carries a replica without a Job. Unless it belongs to a gang, it has upstream's labels."""
-    body = {name: dict(value) for name, value in carrier.pod(replica).items()}
+    template = {name: dict(value) for name, value in carrier.pod(replica).items()}
     if assignment is not None:
-        body["metadata"]["labels"] = {**body["metadata"]["labels"], **assignment.labels}
-        apply_assignment(body, assignment)
+        template["metadata"]["labels"] = {**template["metadata"]["labels"], **assignment.labels}
+        apply_assignment(template, assignment)
     if plan.scheduling.pod_group is not None:
-        join_pod_group(body, plan.scheduling.pod_group)
-    pod = _owned(plan, PODS, replica.name, body)
-    annotations = {**(pod["metadata"].pop("annotations", None) or {})}
+        join_pod_group(template, plan.scheduling.pod_group)
+    annotations = {**(template["metadata"].get("annotations") or {})}
     # The template may be that of a pod that has replaced another one.
     annotations.pop(RESTARTS_ANNOTATION, None)
     if restarts:
         annotations[RESTARTS_ANNOTATION] = str(restarts)
-    if annotations:
-        pod["metadata"]["annotations"] = annotations
-    return pod
-
-
-def _owned(plan: Plan, resource: Resource[Object], name: str, body: Mapping[str, Any]) -> Body:
-    """Returns a child with these labels, annotations and spec."""
-    metadata = {
-        **(body.get("metadata") or {}),
-        "name": name,
-        "namespace": plan.identity.namespace,
-        "ownerReferences": [msgspec.to_builtins(plan.identity.owner)],
-    }
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
+    head = _head(plan, PODS, replica.name, template["metadata"]["labels"], annotations)
+    return {**head, "spec": template["spec"]}
 
 
 def _indexed_job(plan: Plan, replica: Replica, assignment: MemberAssignment | None) -> Body:
@@ -175,17 +162,15 @@ def _indexed_job(plan: Plan, replica: Replica, assignment: MemberAssignment | No
 
 
 def _job_head(plan: Plan, role: Role, name: str, labels: Mapping[str, str]) -> Body:
-    head = _head(plan, JOBS, name, {**role.job_labels, **labels})
-    if role.job_annotations:
-        head["metadata"]["annotations"] = {**plan.identity.added_annotations, **role.job_annotations}
-    return head
+    return _head(plan, JOBS, name, {**role.job_labels, **labels}, role.job_annotations)
 
 
 def build_service(plan: Plan, replica: Replica) -> Body:
     """Returns the headless Service that gives a replica its DNS name; the pods of an Indexed Job share one."""
     role = replica.role
     if plan.carrier is not None:
-        return _owned(plan, SERVICES, replica.name, plan.carrier.service(replica))
+        spec = plan.carrier.service(replica)
+        return {**_head(plan, SERVICES, replica.name, spec["selector"]), "spec": spec}
     if role.shares_service:
         return _service(plan, replica, role.service_name, plan.identity.labels)
     labels = replica_type_labels(plan.identity.labels, role.replica_type) if role.job_name else _labels(plan, replica)
@@ -228,9 +213,8 @@ def build_secret(plan: Plan, secret: GeneratedSecret) -> Body:
 
 def build_claim(plan: Plan, claim: NewClaim) -> Body:
     """Returns a PersistentVolumeClaim of the job."""
-    head = _head(plan, PERSISTENT_VOLUME_CLAIMS, claim.name, {**claim.labels, **plan.identity.labels})
-    if claim.annotations:
-        head["metadata"]["annotations"] = {**plan.identity.added_annotations, **claim.annotations}
+    labels = {**claim.labels, **plan.identity.labels}
+    head = _head(plan, PERSISTENT_VOLUME_CLAIMS, claim.name, labels, claim.annotations)
     return {**head, "spec": dict(claim.spec)}
 
 
@@ -270,8 +254,14 @@ def _labels(plan: Plan, replica: Replica) -> dict[str, str]:
     return replica_labels(plan.identity.labels, replica.role.replica_type, replica.index)
 
 
-def _head(plan: Plan, resource: Resource[Object], name: str, labels: Mapping[str, str]) -> Body:
-    metadata = plan.identity.metadata_of(name, labels, plan.identity.added_annotations)
+def _head(
+    plan: Plan,
+    resource: Resource[Object],
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
+) -> Body:
+    metadata = plan.identity.metadata_of(name, labels, {**plan.identity.added_annotations, **(annotations or {})})
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 

@@ -272,8 +272,7 @@ class PodMounts:
 class PodCarrier:
     """How the replicas of a job are carried that have a pod each, and no Job: see `state.barepods`.
 
-    Both functions return labels, annotations and spec of a replica's child, to which `actions.children` adds what all
-    children have. Raises UnplannableError.
+    `pod` returns the template of a replica's pod, `service` the spec of its Service, whose labels are its selector.
     """
 
     pod: Callable[[Replica], Mapping[str, Any]]

@@ -23,11 +23,11 @@ from tfjob_controller.api.common.core import POD_FAILED, POD_SUCCEEDED, BatchJob
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.naming import REPLICA_RESTARTS
 from tfjob_controller.jobs.plan.model import Plan
-from tfjob_controller.jobs.state.observed import ObservedState
+from tfjob_controller.jobs.state.observed import JOB_COMPLETE, JOB_FAILED, ObservedState
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingStatus, is_finished
 from tfjob_controller.kube.meta import ObjectMeta, controller_of
 
-_OUTCOMES = {POD_SUCCEEDED: "Complete", POD_FAILED: "Failed"}
+_OUTCOMES = {POD_SUCCEEDED: JOB_COMPLETE, POD_FAILED: JOB_FAILED}
 _SUSPENDED = "Suspended"
 # Users can write annotations of pods.
 _DIGITS = 9

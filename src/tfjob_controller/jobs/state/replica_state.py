@@ -35,6 +35,7 @@ from tfjob_controller.api.common.core import BatchJob, Pod, Terminated
 from tfjob_controller.api.common.policies import EXIT_CODE, NEVER, ON_FAILURE
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
+from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of
 from tfjob_controller.jobs.state.observed import JOB_COMPLETE, ObservedState, job_ending, job_outcome
 from tfjob_controller.jobs.state.podreasons import (
     OOM_KILLED,
@@ -346,8 +347,7 @@ def is_restarted_in_place(replica: Replica, pod: Pod, exited: Terminated) -> boo
 
 
 def _training_template(replica: Replica) -> Mapping[str, Any]:
-    containers = (replica.template.get("spec") or {}).get("containers") or ()
-    return next((container for container in containers if container.get("name") == replica.role.container), {})
+    return container_of(spec_of(replica.template), replica.role.container) or {}
 
 
 def has_post_start_hook(replica: Replica) -> bool:

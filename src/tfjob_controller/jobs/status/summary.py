@@ -81,6 +81,11 @@ def last_phase(succeeded: bool) -> str:
     return PHASE_DONE if succeeded else PHASE_FAILED
 
 
+def as_finished(status: TrainingStatus) -> TrainingStatus:
+    """Returns the status of a job that has ended as that of one that is cleaned up."""
+    return replace(status, phase=last_phase(status.state == replica_state.SUCCEEDED))
+
+
 def suspended_status(figures: TrainingStatus, next_conditions: Conditions, reverted: str = "") -> TrainingStatus:
     """Returns the status of a suspended job. `reverted` names the suspensions that another client keeps reverting."""
     words = "Suspended: spec.suspend is true"

@@ -60,10 +60,10 @@ from tfjob_controller.jobs.status.resizing import ScalingDecision, decide_scalin
 from tfjob_controller.jobs.status.summary import (
     PENDING,
     active_status,
+    as_finished,
     as_reason,
     ended_status,
     join_ids,
-    last_phase,
     phase_event,
     reverted_event,
     set_reverted,
@@ -174,7 +174,7 @@ def _result_of_end(
 
 
 def _finished(job: TrainingJob, now: datetime) -> StatusResult:
-    status = replace(job.status, phase=last_phase(job.status.state == replica_state.SUCCEEDED))
+    status = as_finished(job.status)
     return _result_of_end(job, status, (phase_event(status),), now)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tfjob_controller.api.common.record import record_patch
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.kubeflowtrainer.runtime import (
     KUBEFLOW_CLUSTER_TRAINING_RUNTIMES,
@@ -21,7 +22,6 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
     MANAGED_HERE,
     NAMESPACED_RUNTIME,
-    RECORD_ANNOTATION,
     KubeflowTrainJob,
 )
 from tfjob_controller.api.kubeflowtrainer.validation import validate, validate_runtime
@@ -43,8 +43,9 @@ from tfjob_controller.telemetry.jobmetrics import JobSeries
 from tfjob_controller.util.clock import Clock
 
 
-def kubeflow_work(job: KubeflowTrainJob) -> TrainingJob:
-    return TrainingJob(job.metadata, recorded_status(job))
+def kubeflow_work(job: KubeflowTrainJob, ttl_seconds: int | None = None) -> TrainingJob:
+    """`ttl_seconds` is the time to live after the end, which the job's runtime has."""
+    return TrainingJob(job.metadata, recorded_status(job), ttl_seconds)
 
 
 class KubeflowTrainJobAdapter:
@@ -89,7 +90,7 @@ class KubeflowTrainJobAdapter:
     def work_of(self, job: KubeflowTrainJob) -> TrainingJob:
         runtime = self._find_runtime(job)
         seconds = runtime.spec.template.spec.ttl_seconds_after_finished if runtime is not None else None
-        return TrainingJob(job.metadata, recorded_status(job), seconds)
+        return kubeflow_work(job, seconds)
 
     def problem(
         self, job: KubeflowTrainJob, before: KubeflowTrainJob | None, *, has_children: bool = False
@@ -128,16 +129,7 @@ class KubeflowTrainJobAdapter:
         return find_runtime(self._namespaced, self._cluster, _runtime_of(job))
 
     def record_change(self, job: KubeflowTrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
-        if status == recorded_status(job):
-            return None
-        meta = job.metadata
-        return {
-            "metadata": {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-                "annotations": {RECORD_ANNOTATION: record_of(job, status)},
-            }
-        }
+        return None if status == recorded_status(job) else record_patch(job.metadata, record_of(job, status))
 
     def status_change(self, job: KubeflowTrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         wire = upstream_status(job, status)

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Annotated
 
 import msgspec
 from cachetools import LRUCache, cached
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.schema import INT32_MAX
+from tfjob_controller.api.common.record import MAX_RECORD, RecordedCount
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.kubeflowtrainer.types import (
     COMPLETE,
     FAILED,
-    MAX_RECORD,
     SUSPENDED,
     KubeflowCondition,
     KubeflowTrainJob,
@@ -34,10 +32,9 @@ from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.status.counts import role_state
+from tfjob_controller.jobs.status.summary import last_phase
 from tfjob_controller.jobs.trainingjob import (
     PHASE_CREATING,
-    PHASE_DONE,
-    PHASE_FAILED,
     RoleStatus,
     TrainingStatus,
     ready_by_role,
@@ -54,14 +51,11 @@ DEADLINE_MESSAGE = "TrainJob exceeded its active deadline"
 
 _JOB_FAILURES = (reasons.REPLICA_FAILED, reasons.BACKOFF_LIMIT_EXCEEDED)
 
-# Users can write the record: a sum of larger ones is no number for a metric.
-_Count = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
-
 
 class _RecordedRole(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str = msgspec.field(name="tf_replica_type", default="")
     state: str = ""
-    states: dict[str, _Count] = msgspec.field(name="ReplicasStates", default_factory=dict)
+    states: dict[str, RecordedCount] = msgspec.field(name="ReplicasStates", default_factory=dict)
 
 
 class _RecordedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -73,9 +67,9 @@ class _RecordedStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     observed_generation: int = 0
     start_time: str | None = None
     completion_time: str | None = None
-    restarts: _Count = 0
-    disruptions: _Count = 0
-    restart_counts: dict[str, _Count] = {}
+    restarts: RecordedCount = 0
+    disruptions: RecordedCount = 0
+    restart_counts: dict[str, RecordedCount] = {}
     succeeded_indexes: tuple[str, ...] = ()
     # Text such as 3/4, by role.
     ready: dict[str, str] = {}
@@ -191,7 +185,7 @@ def _ended_elsewhere(status: KubeflowTrainJobStatus) -> TrainingStatus:
         return TrainingStatus()
     succeeded = end.type == COMPLETE
     return TrainingStatus(
-        phase=PHASE_DONE if succeeded else PHASE_FAILED,
+        phase=last_phase(succeeded),
         state=replica_state.SUCCEEDED if succeeded else replica_state.FAILED,
         completion_time=end.last_transition_time or None,
     )

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tfjob_controller.api.common.podtemplates import containers_of
 from tfjob_controller.api.kubeflowv1.types import (
     JAX_JOB,
     MASTER,
@@ -34,6 +33,7 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1Job,
 )
 from tfjob_controller.jobs.frameworks.environment import TF_CONFIG, tf_config_environment
+from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of
 
 # An entry of a container's `env`.
 EnvVar = Mapping[str, Any]
@@ -145,12 +145,8 @@ def _address(job: V1Job, replica_type: str, index: int = 0) -> str:
 def _port(job: V1Job, replica_type: str) -> int:
     """The port by which the replicas of a type are reached. It has the kind's name; the defaults include it."""
     kind = V1_KINDS[job.kind]
-    ports = (
-        port
-        for container in containers_of(job.spec.replica_specs[replica_type].template)
-        if container.get("name") == kind.container
-        for port in container.get("ports") or ()
-    )
+    container = container_of(spec_of(job.spec.replica_specs[replica_type].template), kind.container) or {}
+    ports = container.get("ports") or ()
     # The API server refuses pods whose port is not a number.
     number: int = next(port.get("containerPort", 0) for port in ports if port.get("name") == kind.port_name)
     return number

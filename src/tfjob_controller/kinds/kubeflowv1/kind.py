@@ -6,19 +6,19 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from cachetools import LRUCache
 
+from tfjob_controller.api.common.record import record_patch
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
 from tfjob_controller.api.kubeflowv1.types import (
     JAX_JOB,
     MANAGED_HERE,
     PADDLE_JOB,
     PYTORCH_JOB,
-    RECORD_ANNOTATION,
     TF_JOB,
     V1_KINDS,
     V1_RESOURCES,
@@ -32,11 +32,12 @@ from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
+from tfjob_controller.jobs.status.summary import as_finished
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowv1.gang import gang_problem
 from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
-from tfjob_controller.kinds.kubeflowv1.status import as_finished, events_of, record_of, recorded_status, wire_status
+from tfjob_controller.kinds.kubeflowv1.status import events_of, record_of, recorded_status, wire_status
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.codec import status_patch
 from tfjob_controller.kube.meta import Object, Resource
@@ -115,12 +116,11 @@ class V1Adapter:
         return job.spec.run_policy.managed_by in (None, "", MANAGED_HERE)
 
     def work_of(self, job: V1Job) -> TrainingJob:
-        status = recorded_status(job)
+        return v1_work(job, self._is_cleaned_up)
+
+    def _is_cleaned_up(self, job: V1Job) -> bool:
         # Nothing is done for a job that has become invalid after its end.
-        if status.phase == PHASE_CLEAN_UP and (job.metadata.uid in self._cleaned or problem(job) is not None):
-            status = as_finished(status)
-        policy = job.spec.run_policy
-        return TrainingJob(job.metadata, status, None if policy.suspend else policy.ttl_seconds_after_finished)
+        return job.metadata.uid in self._cleaned or problem(job) is not None
 
     def problem(self, job: V1Job, before: V1Job | None, *, has_children: bool = False) -> str | None:
         return problem(job) or gang_problem(job, self._gangs)
@@ -130,11 +130,7 @@ class V1Adapter:
 
     def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         record = record_of(job, status)
-        if record is None:
-            return None
-        meta = job.metadata
-        version = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        return {"metadata": {**version, "annotations": {RECORD_ANNOTATION: record}}}
+        return None if record is None else record_patch(job.metadata, record)
 
     def status_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         if is_finished(status):
@@ -149,11 +145,12 @@ class V1Adapter:
         return tuple(events_of(job, wire, status, events))
 
 
-def v1_work(job: V1Job) -> TrainingJob:
-    """Returns a job for metrics, in which one that has ended is finished."""
-    status = recorded_status(job)
-    status = as_finished(status) if status.phase == PHASE_CLEAN_UP else status
-    return TrainingJob(job.metadata, status, job.spec.run_policy.ttl_seconds_after_finished)
+def v1_work(job: V1Job, is_cleaned_up: Callable[[V1Job], bool] = lambda job: True) -> TrainingJob:
+    """Returns a job for decisions or metrics. One that has ended is finished once `is_cleaned_up`."""
+    status, policy = recorded_status(job), job.spec.run_policy
+    if status.phase == PHASE_CLEAN_UP and is_cleaned_up(job):
+        status = as_finished(status)
+    return TrainingJob(job.metadata, status, None if policy.suspend else policy.ttl_seconds_after_finished)
 
 
 def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:

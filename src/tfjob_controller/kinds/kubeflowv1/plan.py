@@ -44,7 +44,7 @@ from tfjob_controller.jobs.plan.model import (
     RunPolicy,
     UnplannableError,
 )
-from tfjob_controller.jobs.podtemplate.merge import spec_of, with_env, with_spec
+from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of, with_env, with_spec
 from tfjob_controller.kinds.kubeflowv1.environment import (
     INIT_CONTAINER,
     PodEnvironment,
@@ -171,20 +171,13 @@ def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str) -> PodCarrier:
         return {"metadata": {"labels": labels, **annotations}, "spec": {**template["spec"], "restartPolicy": policy}}
 
     def service(replica: Replica) -> Mapping[str, Any]:
-        labels = _labels(job, kind, replica)
+        container = container_of(spec_of(replica.role.template), kind.container) or {}
         ports = [
-            {"name": port.get("name") or "", "port": port.get("containerPort")}
-            for port in _training_container(replica).get("ports") or ()
+            {"name": port.get("name") or "", "port": port.get("containerPort")} for port in container.get("ports") or ()
         ]
-        spec = {"clusterIP": "None", "selector": labels, "ports": ports}
-        return {"metadata": {"labels": labels}, "spec": spec}
+        return {"clusterIP": "None", "selector": _labels(job, kind, replica), "ports": ports}
 
     return PodCarrier(pod, service)
-
-
-def _training_container(replica: Replica) -> Mapping[str, Any]:
-    containers = containers_of(replica.role.template)
-    return next((container for container in containers if container.get("name") == replica.role.container), {})
 
 
 def _with_variables(template: Mapping[str, Any], environment: PodEnvironment) -> Mapping[str, Any]:

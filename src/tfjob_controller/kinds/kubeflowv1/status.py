@@ -12,16 +12,15 @@ Source: kubeflow/trainer release-1.9 pkg/util/status.go, pkg/core/status.go and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
-from tfjob_controller.api.common.schema import INT32_MAX
+from tfjob_controller.api.common.policies import EXIT_CODE
+from tfjob_controller.api.common.record import MAX_RECORD, RecordedCount
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.kubeflowv1.types import (
     CREATED,
-    EXIT_CODE,
     FAILED,
     JAX_JOB,
     MASTER,
@@ -40,8 +39,9 @@ from tfjob_controller.api.kubeflowv1.types import (
 )
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.naming import selector_string
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.status.summary import PENDING, SCHEDULING_EVENTS, last_phase
+from tfjob_controller.jobs.status.summary import PENDING, SCHEDULING_EVENTS
 from tfjob_controller.jobs.trainingjob import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -56,22 +56,15 @@ _TRUE, _FALSE = conditions.TRUE, conditions.FALSE
 _RESUMED = "Resumed"
 # Between these, seconds can be added to a time and taken from it.
 _YEARS = (1900, 9000)
-# Bounds the annotation, which users can write as well. That of a job with MAX_REPLICAS, of which all but one have
-# succeeded and each has been restarted, takes 160 KB; the API server takes 256 KiB of annotations.
-_MAX_RECORD = 192 * 1024
-
-
-# Users can write the record: a sum of larger ones is no number for a metric.
-_Count = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the status has no field for. The record of another job, in a copied manifest, does not count."""
 
     uid: str
-    restarts: _Count = 0
-    disruptions: _Count = 0
-    restart_counts: dict[str, _Count] = {}
+    restarts: RecordedCount = 0
+    disruptions: RecordedCount = 0
+    restart_counts: dict[str, RecordedCount] = {}
     succeeded_indexes: tuple[str, ...] = ()
 
 
@@ -85,7 +78,7 @@ def recorded_status(job: V1Job) -> TrainingStatus:
     """
     record, wire = _record_of(job), {condition.type: condition for condition in job.status.conditions}
     is_true = {name: condition.status == _TRUE for name, condition in wire.items()}
-    ended = next((name for name in (SUCCEEDED, FAILED) if is_true.get(name)), "")
+    ended = _end_of(job.status)
     phase, summary = _phase_of(ended, is_true)
     return TrainingStatus(
         phase=phase,
@@ -114,9 +107,10 @@ def _time(text: str | None) -> str | None:
     return text if time is not None and _YEARS[0] < time.year < _YEARS[1] else None
 
 
-def as_finished(status: TrainingStatus) -> TrainingStatus:
-    """Returns the status of a job that has ended as that of one that is cleaned up."""
-    return replace(status, phase=last_phase(status.state == replica_state.SUCCEEDED))
+def _end_of(status: V1Status) -> str:
+    """Returns the type of the condition with which the job has ended; empty if it has not."""
+    true = {condition.type for condition in status.conditions if condition.status == _TRUE}
+    return next((name for name in (SUCCEEDED, FAILED) if name in true), "")
 
 
 def _phase_of(ended: str, is_true: Mapping[str, bool]) -> tuple[str, str]:
@@ -144,7 +138,7 @@ def _condition_of(wire: V1Condition) -> JobCondition:
 
 def _record_of(job: V1Job) -> _Record:
     text = job.metadata.annotations.record
-    if text and len(text) <= _MAX_RECORD:
+    if text and len(text) <= MAX_RECORD:
         try:
             record = _decode(text)
         except msgspec.DecodeError:
@@ -168,7 +162,7 @@ def record_of(job: V1Job, status: TrainingStatus) -> str | None:
 def wire_status(job: V1Job, status: TrainingStatus, now_text: str) -> V1Status:
     """Returns the status of a job (with its defaults) that follows from `status`. Once it has ended it stays."""
     before = job.status
-    if any(condition.type in (SUCCEEDED, FAILED) and condition.status == _TRUE for condition in before.conditions):
+    if _end_of(before):
         return before
     succeeded = conditions.has_true(status.conditions, conditions.SUCCEEDED)
     return replace(
@@ -199,8 +193,7 @@ def _replica_statuses(job: V1Job, status: TrainingStatus, *, succeeded: bool) ->
 
 def _selector(job: V1Job, type_: str) -> str:
     """Returns the selector of the pods of one type, for the scale subresource."""
-    labels = type_labels(job, V1_KINDS[job.kind], type_)
-    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return selector_string(type_labels(job, V1_KINDS[job.kind], type_))
 
 
 def _counts(role: RoleStatus, *, succeeded: bool, selector: str) -> V1ReplicaStatus:

@@ -12,9 +12,9 @@ from copy import deepcopy
 from typing import Any
 
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MASTER, MAX_REPLICAS, TFJOBS, WORKER
-from tfjob_controller.kinds.kindform import KindForm
-from tfjob_controller.kinds.manifestfields import (
+from tfjob_controller.kinds.kindform import (
     FormError,
+    KindForm,
     Manifest,
     command_at,
     gpus_at,

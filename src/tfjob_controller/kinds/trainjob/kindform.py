@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfjob_controller.api.trainjob.types import MAX_NODES, TRAINJOBS
-from tfjob_controller.kinds.kindform import KindForm
-from tfjob_controller.kinds.manifestfields import (
+from tfjob_controller.kinds.kindform import (
+    KindForm,
     Manifest,
     command_at,
     gpus_at,

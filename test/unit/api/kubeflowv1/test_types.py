@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from helpers.v1manifests import decoded_v1, v1_job, v1_manifest, v1_replicas
+from tfjob_controller.api.common.record import RECORD_ANNOTATION
 from tfjob_controller.api.kubeflowv1.types import (
-    RECORD_ANNOTATION,
     V1_KINDS,
     V1_RESOURCES,
     V1Condition,

@@ -13,10 +13,10 @@ from helpers.kubeflowmanifests import kubeflow_runtime, kubeflow_trainjob, repli
 from helpers.memoryapi import MemoryApi, Object
 from helpers.trainworld import CONFIG
 from tfjob_controller.api.common.core import JOBS
+from tfjob_controller.api.common.record import RECORD_ANNOTATION
 from tfjob_controller.api.kubeflowtrainer.runtime import KUBEFLOW_TRAINING_RUNTIMES
 from tfjob_controller.api.kubeflowtrainer.types import (
     KUBEFLOW_TRAINJOBS,
-    RECORD_ANNOTATION,
     KubeflowTrainJob,
 )
 from tfjob_controller.controller.caches import ControllerCaches

@@ -13,14 +13,13 @@ from helpers.kubeflowmanifests import kubeflow_trainjob, replicated_job
 from helpers.kubeflowworld import conditions_in, decoded_kubeflow, job_status_in, kubeflow_world, pod_of
 from helpers.trainworld import ends
 from tfjob_controller.api.common.core import Terminated
+from tfjob_controller.api.common.record import MAX_RECORD, RecordAnnotations
 from tfjob_controller.api.common.status import JobCondition
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.kubeflowtrainer.types import (
     MAX_NODES,
-    MAX_RECORD,
     KubeflowCondition,
     KubeflowTrainJob,
-    KubeflowTrainJobAnnotations,
     KubeflowTrainJobStatus,
 )
 from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
@@ -36,7 +35,7 @@ TWO: dict[str, Any] = {"trainer": {"numNodes": 2}}
 
 
 def with_record(job: KubeflowTrainJob, record: str) -> KubeflowTrainJob:
-    return replace(job, metadata=replace(job.metadata, annotations=KubeflowTrainJobAnnotations(record)))
+    return replace(job, metadata=replace(job.metadata, annotations=RecordAnnotations(record)))
 
 
 def running(*jobs: Any, **spec: Any) -> Any:
