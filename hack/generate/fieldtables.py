@@ -10,6 +10,7 @@ from generate.markdown import code, table
 from generate.schema import Schema
 from tfjob_controller.api.common.schema import INT32_MAX
 from tfjob_controller.jobs import reasons
+from tfjob_controller.kinds import reasons as trainer
 
 # Condition and status, with the reasons that it can have.
 Conditions = Mapping[tuple[str, str], tuple[str, ...]]
@@ -32,7 +33,7 @@ def column_table(kind: CustomKind) -> str:
 
 def conditions_table(conditions: Conditions) -> str:
     rows = (
-        (condition, status, code(reason), reasons.DESCRIPTIONS[reason])
+        (condition, status, code(reason), {**reasons.DESCRIPTIONS, **trainer.DESCRIPTIONS}[reason])
         for (condition, status), possible in conditions.items()
         for reason in possible
     )

@@ -15,6 +15,7 @@ from generate.markdown import code, page, table
 from tfjob_controller.flags import Option
 from tfjob_controller.jobs import reasons
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_CREATING, PHASE_DONE, PHASE_FAILED, PHASE_RUNNING
+from tfjob_controller.kinds import reasons as trainer
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
@@ -127,7 +128,7 @@ def _event_rows() -> Iterator[tuple[str, str, str]]:
 def _check_complete() -> None:
     """Raises LookupError for a reason that no table lists."""
     of_conditions = itertools.chain(*TFJOB_CONDITIONS.values(), *TRAINJOB_CONDITIONS.values())
-    missing = reasons.DESCRIPTIONS.keys() - EVENTS.keys() - set(of_conditions)
+    missing = (reasons.DESCRIPTIONS.keys() | trainer.DESCRIPTIONS.keys()) - EVENTS.keys() - set(of_conditions)
     if missing:
         raise LookupError(f"hack/generate does not list {', '.join(sorted(missing))} of jobs/reasons.py in its tables")
 

@@ -14,11 +14,12 @@ from generate.rules import FORBIDDEN, REQUIRED, Rule, gang_enabled, quoted, rule
 from generate.storagerules import uri_rules
 from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE
+from tfjob_controller.api.common.status import MAX_METRIC_NAME, METRIC_NAME
 from tfjob_controller.api.common.storage import DATASET_PATH, INPUT_URI, MODEL_PATH, WORKSPACE_PATH
 from tfjob_controller.api.common.storagevalidation import UNKNOWN_SOURCE
 from tfjob_controller.api.tfjob.validation import GANG_FIXED
 from tfjob_controller.api.trainjob import validation as messages
-from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_PROCS, METRIC_NAME, PROC_WORDS, ROLES, TORCH
+from tfjob_controller.api.trainjob.types import MAX_PROCS, PROC_WORDS, ROLES, TORCH
 
 
 def _listed(texts: Iterable[str]) -> str:

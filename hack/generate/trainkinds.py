@@ -9,8 +9,9 @@ from generate.podtemplate import kubernetes_schema, pod_template_schema
 from generate.schema import INT_OR_STRING, Extras, keyed
 from generate.storagerules import ENV, INPUT_RULES, OUTPUT_RULES, checked, required_text
 from tfjob_controller.api.common.schema import MAX_LABEL_VALUE
+from tfjob_controller.api.common.status import MAX_METRIC_NAME
 from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES, RuntimeSpec
-from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, ROLES, TRAINJOBS, TrainJobSpec, TrainJobStatus
+from tfjob_controller.api.trainjob.types import ROLES, TRAINJOBS, TrainJobSpec, TrainJobStatus
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.names import MAX_NAME
 

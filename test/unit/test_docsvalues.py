@@ -10,7 +10,7 @@ import yaml
 
 from helpers.docs import DOCS
 from helpers.kubectl import MANIFESTS
-from tfjob_controller.api.common.status import Progress
+from tfjob_controller.api.common.status import MAX_METRICS, Progress
 from tfjob_controller.api.gang import TOO_MANY_MEMBERS
 from tfjob_controller.api.kubeflowtrainer.types import MAX_NODES as MAX_KUBEFLOW_NODES
 from tfjob_controller.api.kubeflowtrainer.validation import MAX_JOBS
@@ -113,7 +113,7 @@ EXPECTED: dict[str, list[str]] = {
     ],
     "kubeflow-trainer": [f"works, up to {MAX_KUBEFLOW_NODES:,}", f"work, up to {MAX_JOBS}."],
     "limits": [
-        f"{types.MAX_NODES:,} nodes, {types.MAX_PROCS:,} processes a node, {types.MAX_METRICS} metrics",
+        f"{types.MAX_NODES:,} nodes, {types.MAX_PROCS:,} processes a node, {MAX_METRICS} metrics",
         f"| logs that are followed | {MAX_FOLLOWED} at a time",
         "| a gang | 10,000 pods |",
     ],
@@ -131,7 +131,7 @@ EXPECTED: dict[str, list[str]] = {
         "spec.runtimeRef: there is no ClusterTrainingRuntime",
         f"{RUNTIME_TIMEOUT_SECONDS:.0f} seconds after the job's creation",
         f"{BASE_SECONDS} s, {2 * BASE_SECONDS} s, … up to {CAP_SECONDS} s",
-        f"At most {types.MAX_NODES:,} nodes a job, {types.MAX_PROCS:,} processes a node, {types.MAX_METRICS} metrics",
+        f"At most {types.MAX_NODES:,} nodes a job, {types.MAX_PROCS:,} processes a node, {MAX_METRICS} metrics",
         *(f"| `{label}` |" for label in LABELS),
         *(
             f"`{'python -m ' if '.' in command else ''}{command}`"

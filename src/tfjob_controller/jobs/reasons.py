@@ -41,11 +41,6 @@ BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 CREATE_REFUSED = "CreateRefused"
 CHANGES_ACCEPTED = "ChangesAccepted"
 
-# The names of JobCreated, InvalidSpec and ChiefSucceeded in a TrainJob.
-JOBS_CREATION_SUCCEEDED = "JobsCreationSucceeded"
-JOBS_BUILD_FAILED = "JobsBuildFailed"
-ALL_JOBS_COMPLETED = "AllJobsCompleted"
-
 # Reasons of the condition Scheduled. All but the first two are also events.
 WAITING_FOR_SCHEDULER = "WaitingForScheduler"
 NOT_WAITING = "NotWaiting"
@@ -100,9 +95,6 @@ DESCRIPTIONS: dict[str, str] = {
     DEADLINE_EXCEEDED: "The job was not done after spec.activeDeadlineSeconds.",
     BACKOFF_LIMIT_EXCEEDED: "There were more restarts of replicas than spec.backoffLimit (in a TrainJob: maxRestarts), "
     "or more attempts of its initializer or exporter than allowed.",
-    JOBS_CREATION_SUCCEEDED: "For a TrainJob: the controller has processed it.",
-    JOBS_BUILD_FAILED: "For a TrainJob: the spec is invalid; the message names the field and the problem.",
-    ALL_JOBS_COMPLETED: "For a TrainJob: all nodes (with MPI the launcher), and then its exporter, succeeded.",
     WAITING_FOR_SCHEDULER: "The gang scheduler has not processed the Gang of the job yet.",
     NOT_WAITING: "The job is suspended, so it does not wait for capacity.",
     GANG_ADMITTED: "There is capacity for all replicas, or for spec.gang.minWorkers: they are created.",

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfjob_controller.api.common.schema import matches
+from tfjob_controller.api.common.status import MAX_METRIC_NAME, MAX_METRICS, METRIC_NAME, Metric
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
-from tfjob_controller.api.trainjob.types import MAX_METRIC_NAME, MAX_METRICS, METRIC_NAME, Metric
 
 # Metrics that show the progress of training, in the order of display.
 STEP = "step"

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from tfjob_controller.api.trainjob.types import API_GROUP
 from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, RuntimeHandler, TriggerLog
 from tfjob_controller.controller.kind import RUNTIME_TIMEOUT_SECONDS
 from tfjob_controller.controller.snapshot import BY_RUNTIME, runtime_key
-from tfjob_controller.jobs.naming import runtime_id_of
+from tfjob_controller.jobs.naming import KUBEFLOW, runtime_id_of
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.meta import Object, ObjectT, Resource, key_of
 from tfjob_controller.kube.requester import Requester
@@ -67,7 +66,7 @@ class RuntimeCaches(Generic[JobT, RuntimeT]):
 
         def watch(resource: Resource[ObjectT], scope: str, **more: Any) -> Informer[ObjectT]:
             # Kubeflow's kinds have the plurals of this project's.
-            name = resource.plural if resource.group == API_GROUP else f"{resource.plural}.{resource.group}"
+            name = resource.plural if resource.group == KUBEFLOW else f"{resource.plural}.{resource.group}"
             return Informer(requester, resource, namespace=scope, clock=clock, name=name, **more)
 
         self.jobs = watch(kinds.jobs, namespace, indexers={BY_RUNTIME: by_runtime_id})

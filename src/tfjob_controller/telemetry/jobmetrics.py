@@ -20,7 +20,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from tfjob_controller.api.trainjob.types import MAX_METRICS
+from tfjob_controller.api.common.status import MAX_METRICS
 from tfjob_controller.jobs.trainingjob import TrainingJob
 from tfjob_controller.util.fairness import in_turns
 

@@ -16,6 +16,7 @@ from tfjob_controller.api.common.storagevalidation import UNKNOWN_TARGET, URI_WI
 from tfjob_controller.api.tfjob import validation
 from tfjob_controller.api.trainjob import validation as trainjobvalidation
 from tfjob_controller.jobs import reasons
+from tfjob_controller.kinds import reasons as trainer
 from tfjob_controller.options import DASHBOARD_OPTIONS, EXTENDER_OPTIONS, OPTIONS
 from tfjob_controller.simulator.options import SIMULATE_OPTIONS
 from tfjob_controller.storage.checkpoints.options import RESTORE_OPTIONS, SAVE_OPTIONS
@@ -86,7 +87,8 @@ def test_every_rule_is_listed(text: str, rules: list[str]) -> None:
 
 def test_every_reason_is_listed_with_its_meaning() -> None:
     text = kindreference.render_tfjob() + kindreference.render_trainjob() + reference.render_events()
-    assert [word for word, said in reasons.DESCRIPTIONS.items() if f"`{word}`" not in text or said not in text] == []
+    described = {**reasons.DESCRIPTIONS, **trainer.DESCRIPTIONS}
+    assert [reason for reason, text_ in described.items() if f"`{reason}`" not in text or text_ not in text] == []
 
 
 @pytest.mark.parametrize(

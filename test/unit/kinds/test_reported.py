@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tfjob_controller.api.common.status import MAX_METRICS, Metric
 from tfjob_controller.api.common.trainerstatus import ReportedMetric, TrainerStatus
-from tfjob_controller.api.trainjob.types import MAX_METRICS, Metric
 from tfjob_controller.kinds.reported import metrics_and_progress, reported_metrics
 
 TIME = "2026-01-31T12:00:00Z"

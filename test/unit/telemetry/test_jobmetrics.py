@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from tfjob_controller.api.trainjob.types import MAX_METRICS
+from tfjob_controller.api.common.status import MAX_METRICS
 from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingJob, TrainingStatus
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry import jobmetrics

@@ -9,6 +9,11 @@ import msgspec
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.schema import describe
 
+# The metrics that a job shows, and their names.
+MAX_METRICS = 20
+METRIC_NAME = "^[A-Za-z_][A-Za-z0-9_./-]*$"
+MAX_METRIC_NAME = 63
+
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of all values here; unknown fields are dropped on decoding."""
@@ -37,6 +42,16 @@ class Progress(_Value, frozen=True):
         describe("The steps done by each worker's pod, by UID. Deleted pods stay listed, so that the sum is correct."),
     ] = {}
     ignored: Annotated[str, describe("The first invalid report, and the reason.")] = ""
+
+
+class Metric(_Value, frozen=True, omit_defaults=False):
+    """The last value of one metric, from the log of node 0 or from a report."""
+
+    name: Annotated[str, describe("The text before the equals sign in the log, or the name in the report.")]
+    value: Annotated[str, describe("A number as JSON writes it, or NaN, +Inf or -Inf.")]
+    log_time: Annotated[
+        str, describe("When the line was logged or the report was made, by the node's clock.", format="date-time")
+    ] = ""
 
 
 # Fields of both job kinds.

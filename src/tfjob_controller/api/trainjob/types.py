@@ -19,7 +19,15 @@ from tfjob_controller.api.common.schema import (
     MAX_LABEL_VALUE,
     describe,
 )
-from tfjob_controller.api.common.status import Disruptions, JobCondition, LastCheckpoint, RestartCounts, Summary
+from tfjob_controller.api.common.status import (
+    MAX_METRICS,
+    Disruptions,
+    JobCondition,
+    LastCheckpoint,
+    Metric,
+    RestartCounts,
+    Summary,
+)
 from tfjob_controller.api.common.storage import MAX_ENV, Checkpoint, DatasetConfig, ModelConfig
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.decode import decoder_of
@@ -50,7 +58,6 @@ PROC_WORDS = PROC_AUTO, PROC_CPU, PROC_GPU = ("auto", "cpu", "gpu")
 MAX_NODES = 5000
 MAX_AUTOSCALER_METRICS = 10
 MAX_PROCS = 1024
-MAX_METRICS = 20
 DEFAULT_METRICS = ("loss", "accuracy", "throughput", "step", "epoch")
 # Limits of lists that CEL rules iterate over: the API server rejects rules whose estimated cost is too high.
 MAX_OVERRIDES = 16
@@ -60,9 +67,6 @@ MAX_LABELS = 64
 # Kubernetes 1.33 estimates the CEL rule on quantities by the longest string that a request can hold, whatever maxLength
 # says, and accepts no CRD with a higher bound.
 MAX_RESOURCES = 15
-
-METRIC_NAME = "^[A-Za-z_][A-Za-z0-9_./-]*$"
-MAX_METRIC_NAME = 63
 
 # Values of `status.state`, which is empty before the job runs.
 RUNNING, SUCCESS, FAILED = "RUNNING", "SUCCESS", "FAILED"
@@ -365,16 +369,6 @@ class JobsStatus(_Value, frozen=True, omit_defaults=False):
     succeeded: Annotated[int, describe("The succeeded pods.", format="int32")] = 0
     failed: Annotated[int, describe("The failed pods.", format="int32")] = 0
     suspended: Annotated[int, describe("The pods that the step lacks while the job is suspended.", format="int32")] = 0
-
-
-class Metric(_Value, frozen=True, omit_defaults=False):
-    """The last value of one metric, from the log of node 0 or from a report."""
-
-    name: Annotated[str, describe("The text before the equals sign in the log, or the name in the report.")]
-    value: Annotated[str, describe("A number as JSON writes it, or NaN, +Inf or -Inf.")]
-    log_time: Annotated[
-        str, describe("When the line was logged or the report was made, by the node's clock.", format="date-time")
-    ] = ""
 
 
 class NodeScaling(_Value, frozen=True):

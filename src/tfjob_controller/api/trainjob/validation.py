@@ -16,6 +16,7 @@ from tfjob_controller.api.common.managedby import MANAGED_BY_FIXED
 from tfjob_controller.api.common.podtemplates import has_container_named, template_problem
 from tfjob_controller.api.common.quantity import milli_of
 from tfjob_controller.api.common.schema import LABEL_VALUE, MAX_LABEL_VALUE, limit_violations, matches
+from tfjob_controller.api.common.status import MAX_METRIC_NAME, METRIC_NAME
 from tfjob_controller.api.common.storage import DATASET_PATH, MODEL_PATH, WORKSPACE_PATH, StorageInput
 from tfjob_controller.api.common.storagevalidation import (
     checkpoint_problems,
@@ -29,9 +30,7 @@ from tfjob_controller.api.trainjob.defaults import bounds_of, framework_of, gang
 from tfjob_controller.api.trainjob.runtime import RuntimeSpec, TrainingRuntime
 from tfjob_controller.api.trainjob.types import (
     FRAMEWORK_ANNOTATION,
-    MAX_METRIC_NAME,
     MAX_PROCS,
-    METRIC_NAME,
     PROC_WORDS,
     ROLES,
     TORCH,

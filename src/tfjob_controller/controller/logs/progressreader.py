@@ -1,9 +1,9 @@
-"""Reads the number of completed steps from workers' logs, for TFJobs with `autoscaling.progress.pattern`.
+"""Reads the number of completed steps from workers' logs, for jobs with a pattern of them.
 
-Theory of operation. One thread polls all such jobs in the caches. It reads the end of the log of each started worker
-every `PERIOD_SECONDS`, more often while the worker is being terminated, and one last time after it has ended; it keeps
-the match of the last line that matches. A new value queues the job, whose sync takes it from `readings_of` and never
-waits for a log itself.
+Theory of operation. One thread polls the workers of all such jobs, which the kind of job names. It reads the end of the
+log of each worker every `PERIOD_SECONDS`, more often while the worker is being terminated, and one last time after it
+has ended; it keeps the match of the last line that matches. A new value queues the job, whose sync takes it from
+`readings_of` and never waits for a log itself.
 
 A node that does not respond delays the other pods by a few seconds, so its pods are skipped for a while after that. If
 a log cannot be read, the container's termination message and earlier readings count.
@@ -17,22 +17,18 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
 
 from tfjob_controller.api.common.core import PODS, Pod
-from tfjob_controller.api.tfjob.progress import pattern_of
-from tfjob_controller.api.tfjob.types import CONTAINER_NAME, WORKER, TFJob
-from tfjob_controller.controller.snapshot import BY_RUNTIME, runtime_key
-from tfjob_controller.jobs.naming import JOB_TYPE, replica_id_of
+from tfjob_controller.jobs.naming import replica_id_of
+from tfjob_controller.jobs.plan.model import StepPattern
 from tfjob_controller.jobs.state.observed import Reading
-from tfjob_controller.jobs.state.pods import all_containers_ended, was_started
-from tfjob_controller.jobs.trainingjob import END_PHASES
-from tfjob_controller.kube.cache.store import Store
+from tfjob_controller.jobs.state.pods import all_containers_ended
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import key_of
+from tfjob_controller.kube.meta import Object, key_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.threads import SupervisedThread
@@ -57,6 +53,16 @@ _LAST_TRIES = 3
 RETENTION_SECONDS = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class PolledWorker:
+    """A worker that has started: its pod, the container with the log, and what to look for in it."""
+
+    job: Object
+    pod: Pod
+    container: str
+    pattern: StepPattern
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known of one pod's log. Times are monotonic."""
@@ -71,19 +77,17 @@ class _Known:
 
 
 class ProgressReader:
-    """See the module. `enqueue` receives the key of a job with a new reading."""
+    """See the module. `workers` yields the workers to poll. `enqueue` receives the key of a job with a new reading."""
 
     def __init__(
         self,
         requester: Requester,
-        jobs: Store[TFJob],
-        pods: Store[Pod],
+        workers: Callable[[], Iterable[PolledWorker]],
         enqueue: Callable[[str], object],
         clock: Clock,
     ) -> None:
         self._requester = requester
-        self._jobs = jobs
-        self._pods = pods
+        self._workers = workers
         self._enqueue = enqueue
         self._clock = clock
         self._lock = threading.Lock()
@@ -112,22 +116,19 @@ class ProgressReader:
 
     def run_round(self) -> bool:
         """Polls the workers that are due, of each namespace a bounded number; False if there is no worker to poll."""
-        by_namespace: dict[str, list[tuple[_Known, TFJob, Pod]]] = defaultdict(list)
-        for job in self._jobs.list():
-            if pattern_of(job.spec) is None or not job.spec.runtime_id or job.status.phase in END_PHASES:
-                continue
-            for pod in self._workers_of(job):
-                by_namespace[job.metadata.namespace].append((self._known_of(job, pod), job, pod))
+        by_namespace: dict[str, list[tuple[_Known, PolledWorker]]] = defaultdict(list)
+        for worker in self._workers():
+            by_namespace[worker.job.metadata.namespace].append((self._known_of(worker), worker))
         for workers in by_namespace.values():
             # Workers that end, and then those that have waited longest; the others are due in the next round still.
-            due = (worker for worker in workers if self._is_due(*worker))
+            due = (entry for entry in workers if self._is_due(*entry))
             first = heapq.nsmallest(
-                MAX_POLLS_OF_NAMESPACE, due, key=lambda each: (not _is_ending(each[2]), each[0].not_before)
+                MAX_POLLS_OF_NAMESPACE, due, key=lambda entry: (not _is_ending(entry[1].pod), entry[0].not_before)
             )
-            for known, job, pod in first:
+            for known, worker in first:
                 if self._stop.is_set():
                     return False
-                self._poll(known, job, pod)
+                self._poll(known, worker)
         self._forget()
         return bool(by_namespace)
 
@@ -136,40 +137,35 @@ class ProgressReader:
         while not self._clock.sleep(rest, self._stop):
             rest = TERMINATING_PERIOD_SECONDS if self.run_round() else PERIOD_SECONDS
 
-    def _workers_of(self, job: TFJob) -> Iterator[Pod]:
-        key = runtime_key(job.metadata.namespace, job.spec.runtime_id)
-        for pod in self._pods.by_index(BY_RUNTIME, key):
-            if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod, CONTAINER_NAME):
-                yield pod
-
-    def _known_of(self, job: TFJob, pod: Pod) -> _Known:
-        now = self._clock.monotonic()
-        known = self._known.get(pod.metadata.uid)
+    def _known_of(self, worker: PolledWorker) -> _Known:
+        now, meta = self._clock.monotonic(), worker.pod.metadata
+        known = self._known.get(meta.uid)
         if known is None:
-            known = _Known(job.metadata.uid, Reading(replica_id_of(pod.metadata.labels)), now)
+            known = _Known(worker.job.metadata.uid, Reading(replica_id_of(meta.labels)), now)
             with self._lock:
-                self._known[pod.metadata.uid] = known
+                self._known[meta.uid] = known
         known.seen_at = now
         return known
 
-    def _is_due(self, known: _Known, _: TFJob, pod: Pod) -> bool:
-        due_at = known.rests_until if _is_ending(pod) else known.not_before
+    def _is_due(self, known: _Known, worker: PolledWorker) -> bool:
+        due_at = known.rests_until if _is_ending(worker.pod) else known.not_before
         return not known.reading.is_last and self._clock.monotonic() >= due_at
 
-    def _poll(self, known: _Known, job: TFJob, pod: Pod) -> None:
-        now = self._clock.monotonic()
+    def _poll(self, known: _Known, worker: PolledWorker) -> None:
+        now, pod = self._clock.monotonic(), worker.pod
         # The sync waits for ended workers, so these are tried even on a node that did not respond.
         if now < self._silent.get(pod.spec.node_name, 0.0) and not all_containers_ended(pod):
             return
         known.not_before = now + PERIOD_SECONDS
-        before, known.reading = known.reading, self._read(job, pod, known)
+        before, known.reading = known.reading, self._read(worker, known)
         if known.reading != before:
-            self._enqueue(key_of(job))
+            self._enqueue(key_of(worker.job))
 
-    def _read(self, job: TFJob, pod: Pod, known: _Known) -> Reading:
+    def _read(self, worker: PolledWorker, known: _Known) -> Reading:
+        pod = worker.pod
         has_ended, begin = all_containers_ended(pod), self._clock.monotonic()
         try:
-            text = self._tail_of(pod)
+            text = self._tail_of(worker)
         except ApiError as error:
             log.debug("cannot read a log", pod=pod.metadata.name, error=str(error))
             known.failures += 1
@@ -180,13 +176,12 @@ class ProgressReader:
                     self._silent[pod.spec.node_name] = now + _REST_SECONDS
             return replace(known.reading, is_last=has_ended and known.failures >= _LAST_TRIES)
         known.failures = 0
-        pattern = pattern_of(job.spec)
-        match = pattern.last_match(text) if pattern is not None else None
+        match = worker.pattern.last_match(text)
         return replace(known.reading, text=known.reading.text if match is None else match, is_last=has_ended)
 
-    def _tail_of(self, pod: Pod) -> str:
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "log")
-        query = {"container": CONTAINER_NAME, "tailLines": str(TAIL_LINES), "limitBytes": str(LIMIT_BYTES)}
+    def _tail_of(self, worker: PolledWorker) -> str:
+        path = PODS.path(worker.pod.metadata.namespace, worker.pod.metadata.name, "log")
+        query = {"container": worker.container, "tailLines": str(TAIL_LINES), "limitBytes": str(LIMIT_BYTES)}
         body = self._requester.request(
             "GET", path, query=query, accept="text/plain, */*", timeout_seconds=_ANSWER_SECONDS, retry=False
         )

@@ -40,6 +40,7 @@ from tfjob_controller.jobs.trainingjob import (
     ready_by_role,
     ready_count,
 )
+from tfjob_controller.kinds.reasons import ALL_JOBS_COMPLETED, JOBS_BUILD_FAILED
 from tfjob_controller.util.timestamps import parse_time
 
 # Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).
@@ -225,12 +226,12 @@ def _condition(type_: str, own: JobCondition, reason: str, message: str) -> Kube
 
 def _why_ended(job: KubeflowTrainJob, ended: JobCondition) -> tuple[str, str]:
     if ended.type == conditions.SUCCEEDED:
-        return reasons.ALL_JOBS_COMPLETED, COMPLETED_MESSAGE
+        return ALL_JOBS_COMPLETED, COMPLETED_MESSAGE
     if ended.reason == reasons.DEADLINE_EXCEEDED:
         return reasons.DEADLINE_EXCEEDED, DEADLINE_MESSAGE
     if ended.reason == reasons.INVALID_SPEC:
         unsupported = unsupported_runtime(job)
-        return (RUNTIME_NOT_SUPPORTED, unsupported) if unsupported else (reasons.JOBS_BUILD_FAILED, ended.message)
+        return (RUNTIME_NOT_SUPPORTED, unsupported) if unsupported else (JOBS_BUILD_FAILED, ended.message)
     if ended.reason in _JOB_FAILURES:
         return FAILED_JOBS, f"{FAILED_JOBS_MESSAGE}: {ended.message}"
     return ended.reason, ended.message

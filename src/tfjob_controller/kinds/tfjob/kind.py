@@ -6,24 +6,27 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tfjob_controller.api.common.core import PODS
+from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
+from tfjob_controller.api.tfjob.progress import pattern_of
+from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJOBS, WORKER, TFJob
 from tfjob_controller.api.tfjob.validation import validate, validate_change
 from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
 from tfjob_controller.controller.logs.checkpoints import CheckpointFollower, follow_checkpoints
 from tfjob_controller.controller.logs.follower import LogFollower
-from tfjob_controller.controller.logs.progressreader import ProgressReader
+from tfjob_controller.controller.logs.progressreader import PolledWorker, ProgressReader
 from tfjob_controller.controller.snapshot import BY_RUNTIME, runtime_key
-from tfjob_controller.jobs.naming import new_runtime_id
+from tfjob_controller.jobs.naming import JOB_TYPE, new_runtime_id
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan, UnplannableError
 from tfjob_controller.jobs.state.observed import ObservedState
-from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
+from tfjob_controller.jobs.state.pods import was_started
+from tfjob_controller.jobs.trainingjob import END_PHASES, TrainingJob, TrainingStatus
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.tfjob.plan import build_plan, gang_problem, name_problem
 from tfjob_controller.kinds.tfjob.status import tfjob_work, to_wire
@@ -150,10 +153,22 @@ class _TakenIds:
         return bool(self._store.by_index(BY_RUNTIME, runtime_key(self._namespace, str(runtime_id))))
 
 
+def polled_workers(jobs: Store[TFJob], pods: Store[Pod]) -> Iterator[PolledWorker]:
+    """Yields the started workers of jobs with `autoscaling.progress.pattern`."""
+    for job in jobs.list():
+        pattern = pattern_of(job.spec)
+        if pattern is None or not job.spec.runtime_id or job.status.phase in END_PHASES:
+            continue
+        for pod in pods.by_index(BY_RUNTIME, runtime_key(job.metadata.namespace, job.spec.runtime_id)):
+            if pod.metadata.labels.get(JOB_TYPE) == WORKER and was_started(pod, CONTAINER_NAME):
+                yield PolledWorker(job, pod, CONTAINER_NAME, pattern)
+
+
 def _log_readers(shared: Shared, caches: TFJobCaches, enqueue: Callable[[str], object]) -> LogReaders:
     pods = shared.caches.store(PODS)
     follower = LogFollower(shared.connector, enqueue, shared.clock)
-    progress = ProgressReader(shared.requester, caches.jobs.store, pods, enqueue, shared.clock)
+    workers = partial(polled_workers, caches.jobs.store, pods)
+    progress = ProgressReader(shared.requester, workers, enqueue, shared.clock)
     return LogReaders(follower, progress)
 
 

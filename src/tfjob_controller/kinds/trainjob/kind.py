@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, Pod
 from tfjob_controller.api.common.managedby import is_managed_here
+from tfjob_controller.api.common.status import Metric
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.trainjob.defaults import metric_names_of, metric_values_of
 from tfjob_controller.api.trainjob.runtime import (
@@ -21,7 +22,6 @@ from tfjob_controller.api.trainjob.runtime import (
 )
 from tfjob_controller.api.trainjob.types import (
     TRAINJOBS,
-    Metric,
     TrainJob,
     TrainJobStatus,
 )

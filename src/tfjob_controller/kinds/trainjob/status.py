@@ -12,14 +12,15 @@ from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, T
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
 from tfjob_controller.jobs.trainingjob import PHASE_CREATING, RoleStatus, Scaling, TrainingJob, TrainingStatus
+from tfjob_controller.kinds.reasons import ALL_JOBS_COMPLETED, JOBS_BUILD_FAILED, JOBS_CREATION_SUCCEEDED
 
 COMPLETE = "Complete"
 # The names that differ in this API. Each has one counterpart, so that they can be converted back.
 TYPES = {conditions.SUCCEEDED: COMPLETE}
 REASONS = {
-    reasons.JOB_CREATED: reasons.JOBS_CREATION_SUCCEEDED,
-    reasons.INVALID_SPEC: reasons.JOBS_BUILD_FAILED,
-    reasons.CHIEF_SUCCEEDED: reasons.ALL_JOBS_COMPLETED,
+    reasons.JOB_CREATED: JOBS_CREATION_SUCCEEDED,
+    reasons.INVALID_SPEC: JOBS_BUILD_FAILED,
+    reasons.CHIEF_SUCCEEDED: ALL_JOBS_COMPLETED,
 }
 _STATES = {SUCCEEDED: wire.SUCCESS, FAILED: wire.FAILED, RUNNING: wire.RUNNING, UNKNOWN: ""}
 _OWN_TYPES = {theirs: ours for ours, theirs in TYPES.items()}

@@ -18,9 +18,10 @@ from tfjob_controller.api.common.core import (
     Terminated,
     Waiting,
 )
+from tfjob_controller.api.common.status import Metric
 from tfjob_controller.api.common.trainerstatus import TrainerStatus
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.api.trainjob.types import Metric, TrainJob
+from tfjob_controller.api.trainjob.types import TrainJob
 from tfjob_controller.client.diagnostics.description import (
     MAX_EVENTS,
     MAX_REPLICAS_WITH_EVENTS,

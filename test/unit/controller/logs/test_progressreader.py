@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ from tfjob_controller.controller.logs.progressreader import (
 )
 from tfjob_controller.controller.snapshot import BY_RUNTIME, by_runtime_label
 from tfjob_controller.jobs.state.observed import Reading
-from tfjob_controller.kinds.tfjob.kind import tfjob_by_runtime_id
+from tfjob_controller.kinds.tfjob.kind import polled_workers, tfjob_by_runtime_id
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError
 
@@ -69,7 +70,9 @@ class Bench:
         self.pods: Store[Pod] = Store({BY_RUNTIME: by_runtime_label})
         self.told: list[str] = []
         self._versions = 0
-        self.reader = ProgressReader(self.kubelets, self.jobs, self.pods, self.told.append, self.clock)
+        self.reader = ProgressReader(
+            self.kubelets, partial(polled_workers, self.jobs, self.pods), self.told.append, self.clock
+        )
         self.job()
 
     def job(self, pattern: str | None = "step ([^ ]+)", status: TFJobStatus | None = None) -> None:

@@ -16,8 +16,9 @@ from helpers.trainmanifests import trainjob
 from helpers.trainworld import CONFIG, decoded_train, ends, running_train_world, sidecar, train_world
 from tfjob_controller.api.common.core import ContainerState, Running, Terminated
 from tfjob_controller.api.common.managedby import MANAGED_HERE
+from tfjob_controller.api.common.status import Metric
 from tfjob_controller.api.trainjob.runtime import TrainingRuntime
-from tfjob_controller.api.trainjob.types import TRAINJOBS, Metric, TrainJob, TrainJobStatus
+from tfjob_controller.api.trainjob.types import TRAINJOBS, TrainJob, TrainJobStatus
 from tfjob_controller.controller.kind import METRICS_DEBOUNCE_SECONDS, WithIdentity
 from tfjob_controller.controller.reporter import observe_status
 from tfjob_controller.jobs.evaluation.jobstate import evaluate
