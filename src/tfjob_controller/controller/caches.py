@@ -5,7 +5,7 @@ Children are watched by the label `kubeflow.org`, so the other pods of a cluster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -81,40 +81,31 @@ class ChildKind(Generic[ObjectT]):
 
 
 def child_kinds(
-    *, gangs: bool, optional: Collection[Resource[Object]], pod_groups: Resource[Any] | None
+    *, has_jobs: bool, gangs: bool, optional: Collection[Resource[Object]], pod_groups: Resource[Any] | None
 ) -> Sequence[ChildKind[Any]]:
-    """Returns the list of the kinds of children that kinds of jobs share. For the parameters see `ControllerCaches`."""
-    kinds: list[ChildKind[Any]] = [
-        ChildKind(JOBS.with_decoder(decode_job), BY_OWNER, state_matters, job_priority, is_strict=True),
-        ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER),
-        ChildKind(PODS.with_decoder(decode_pod), BY_RUNTIME, pod_matters, pod_priority),
-        ChildKind(CONFIG_MAPS.with_decoder(decode_config_map)),
-        ChildKind(SECRETS.with_decoder(decode_secret), is_watched=False),
-        ChildKind(PERSISTENT_VOLUME_CLAIMS.with_decoder(decode_claim), is_watched=False, is_strict=True),
-    ]
-    kinds += _gang_kinds(gangs=gangs, pod_groups=pod_groups)
-    if HORIZONTAL_POD_AUTOSCALERS in optional:
+    """Returns the table of the kinds of children. For the parameters see `ControllerCaches`."""
+    services = ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER)
+    if has_jobs:
+        kinds: list[ChildKind[Any]] = [
+            ChildKind(JOBS.with_decoder(decode_job), BY_OWNER, state_matters, job_priority, is_strict=True),
+            services,
+            ChildKind(PODS.with_decoder(decode_pod), BY_RUNTIME, pod_matters, pod_priority),
+            ChildKind(CONFIG_MAPS.with_decoder(decode_config_map)),
+            ChildKind(SECRETS.with_decoder(decode_secret), is_watched=False),
+            ChildKind(PERSISTENT_VOLUME_CLAIMS.with_decoder(decode_claim), is_watched=False, is_strict=True),
+        ]
+    else:
+        pods = ChildKind(PODS.with_decoder(decode_bare_pod), BY_OWNER, pod_matters, pod_priority, is_strict=True)
+        kinds = [pods, services]
+    if gangs:
+        # A Gang is one object and comes in no burst, and an admitted job should start at once.
+        kinds.append(ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0))
+    if pod_groups is not None:
+        kinds.append(ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters))
+    if has_jobs and HORIZONTAL_POD_AUTOSCALERS in optional:
         resource = HORIZONTAL_POD_AUTOSCALERS.with_decoder(decode_autoscaler)
         kinds.append(ChildKind(resource, BY_OWNER, autoscaler_matters, is_optional=True))
     return kinds
-
-
-def bare_child_kinds(*, gangs: bool, pod_groups: Resource[Any] | None) -> Sequence[ChildKind[Any]]:
-    """Returns the children of jobs whose replicas are pods without Jobs."""
-    return (
-        ChildKind(PODS.with_decoder(decode_bare_pod), BY_OWNER, pod_matters, pod_priority, is_strict=True),
-        ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER),
-        *_gang_kinds(gangs=gangs, pod_groups=pod_groups),
-    )
-
-
-def _gang_kinds(*, gangs: bool, pod_groups: Resource[Any] | None) -> Iterator[ChildKind[Any]]:
-    """Yields the kind that represents a job's gang."""
-    if gangs:
-        # A Gang is one object and comes in no burst, and an admitted job should start at once.
-        yield ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0)
-    if pod_groups is not None:
-        yield ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters)
 
 
 def _name_of(selector: str) -> str:
@@ -127,8 +118,8 @@ class ControllerCaches:
 
     `kinds` are the caches of the kinds of jobs, which are started and observed with these. Without `gangs` Gangs are
     neither watched nor written. `optional` are the optional kinds of children that jobs of some kind may have;
-    `pod_groups` is the kind that represents a gang to another scheduler. `children` are other kinds than those, which a
-    kind of jobs watches by another label, the `selector`.
+    `pod_groups` is the kind that represents a gang to another scheduler. Without `has_jobs` they
+    are those of a kind of jobs whose replicas are pods without Jobs. Children are watched by the `selector`.
     """
 
     def __init__(
@@ -141,11 +132,11 @@ class ControllerCaches:
         gangs: bool = True,
         optional: Collection[Resource[Object]] = (HORIZONTAL_POD_AUTOSCALERS,),
         pod_groups: Resource[Any] | None = None,
-        children: Sequence[ChildKind[Any]] | None = None,
+        has_jobs: bool = True,
         selector: str = CHILD_SELECTOR,
     ) -> None:
         self._pod_groups = pod_groups
-        self._kinds = children or child_kinds(gangs=gangs, optional=optional, pod_groups=pod_groups)
+        self._kinds = child_kinds(has_jobs=has_jobs, gangs=gangs, optional=optional, pod_groups=pod_groups)
         self.watched: Mapping[Resource[Object], Informer[Any]] = {
             child.resource: Informer(
                 requester,
@@ -200,8 +191,7 @@ class ControllerCaches:
     def snapshots(self, readings: ReadingsOf | None = None) -> Snapshots:
         """`readings` returns what was read from workers' logs."""
         caches = {resource: client.store for resource, client in self.clients.items()}
-        are_pods_owned = any(child.resource == PODS and child.index == BY_OWNER for child in self._kinds)
-        return Snapshots(caches, self._pod_groups, readings, are_pods_owned)
+        return Snapshots(caches, self._pod_groups, readings)
 
     def writer(self, fanout: Fanout) -> Writer:
         """Returns a writer that puts the responses into these caches."""

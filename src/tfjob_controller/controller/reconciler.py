@@ -216,14 +216,15 @@ class Reconciler(Generic[ObjectT]):
         current = record.debounce.with_pending(work)
         observed = self._observe(job, plan)
         state = self._evaluate(current, plan, observed, now)
-        has_lost_children, monotonic = record.has_lost_children(observed.count), self._clock.monotonic()
+        count, monotonic = observed.count(plan), self._clock.monotonic()
+        has_lost_children = record.has_lost_children(count)
         actions = record.changes.allowed(plan_actions(state), monotonic, has_lost_children=has_lost_children)
         if actions.creates and has_lost_children:
             if (outcome := self._outcome_if_outdated(job)) is not None:
                 return outcome
             if self._finds_pods(job, plan, record.changes.not_deleted(actions.creates)):
                 return RequeueAfter(0.0)
-        record.record_observed(observed.count, actions)
+        record.record_observed(count, actions)
         faults: Sequence[Fault] = ()
         if actions:
             result = self._apply(job, actions)

@@ -53,14 +53,12 @@ class Snapshots:
     """Takes snapshots. Thread-safe. Each cache is read at one moment, but not all caches at the same one.
 
     `caches` has the kinds of children that are watched or written. `pod_groups` is the kind of the objects that
-    represent gangs to another scheduler. `readings` is None if logs are not read. `are_pods_owned`: pods are
-    children of the jobs themselves, without Jobs between (`jobs.state.barepods`).
+    represent gangs to another scheduler. `readings` is None if logs are not read.
     """
 
     caches: Mapping[Resource[Object], Store[Any] | ResponseCache[Any]]
     pod_groups: Resource[Any] | None = None
     readings: ReadingsOf | None = None
-    are_pods_owned: bool = False
 
     def take(self, owner: Object, plan: Plan) -> ObservedState:
         """The current children of `owner`."""
@@ -82,7 +80,6 @@ class Snapshots:
             pod_group=_named(group.terms.name, self._groups_of(owner)) if group is not None else None,
             autoscaler=next(iter(self._owned(HORIZONTAL_POD_AUTOSCALERS, owner)), None),
             readings=readings(owner.metadata.uid) if readings is not None else None,
-            has_bare_pods=self.are_pods_owned,
         )
 
     def children_to_stop(
@@ -91,7 +88,7 @@ class Snapshots:
         """What must be stopped if there is no plan: child Jobs, what represents the gang, and pods without Jobs."""
         kind = self.pod_groups
         groups = [(kind, group) for group in self._owned(kind, owner)] if kind is not None else []
-        pods = self._owned(PODS, owner) if self.are_pods_owned else ()
+        pods = self._owned(PODS, owner) if JOBS not in self.caches else ()
         return self._owned(JOBS, owner), self._owned(GANGS, owner), groups, pods
 
     def _groups_of(self, owner: Object) -> Sequence[PodGroup]:
@@ -118,7 +115,7 @@ class Snapshots:
 
         A pod counts only if a Job controls it, so a foreign pod with our labels is neither counted nor deleted.
         """
-        if self.are_pods_owned:
+        if plan.carrier is not None:
             return {pod.metadata.name: [pod] for pod in self._owned(PODS, owner)}, {}
         born = owner.metadata.creation_timestamp or ""
         by_job: _ByJob = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tfjob_controller.api.common.core import JOBS, PODS
 from tfjob_controller.jobs.actions.children import Body
+from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kube.meta import Object, Resource
 
@@ -77,13 +78,13 @@ def merge(*parts: Actions) -> Actions:
     )
 
 
-def combined(observed: ObservedState, actions: Actions) -> Actions:
+def combined(plan: Plan, observed: ObservedState, actions: Actions) -> Actions:
     """Returns the actions with writes of what carries the replicas.
 
     That is one write for each Indexed Job instead of one for each of its replicas, and the deletion of a pod instead of
     that, or of the suspension, of the Job that it stands for.
     """
-    if observed.has_bare_pods:
+    if plan.carrier is not None:
         return _pod_deletes(observed, actions)
     names = observed.indexed_jobs
     if not names:

@@ -83,7 +83,7 @@ def plan_actions(job_state: JobState) -> Actions:
     """Returns the writes that make the cluster match the plan; `NO_ACTIONS` (the same object) if there are none."""
     if job_state.job.metadata.deletion_timestamp is not None:
         return NO_ACTIONS
-    return combined(job_state.observed, _due(job_state)) or NO_ACTIONS
+    return combined(job_state.plan, job_state.observed, _due(job_state)) or NO_ACTIONS
 
 
 def _due(job_state: JobState) -> Actions:

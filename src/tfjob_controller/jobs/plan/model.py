@@ -76,8 +76,8 @@ class Role:
     min_replicas: int = 0
     # The chief's template, if it differs from that of the other replicas.
     chief_template: Mapping[str, Any] | None = None
-    # For replicas that are carried by pods without Jobs: when one that has ended runs again (`policies.py`). Empty for
-    # all others, whose Jobs carry the policy of this project.
+    # With `Plan.carrier`, when a replica that has ended runs again (`policies.py`). Otherwise empty: Jobs have the
+    # policy of this project.
     restart_policy: str = ""
     # The init containers of such pods whose failure is never one of the program.
     retried_containers: frozenset[str] = frozenset()

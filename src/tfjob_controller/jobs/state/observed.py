@@ -118,13 +118,10 @@ class ObservedState:
     autoscaler: HorizontalPodAutoscaler | None = None
     # The Service of the first replica alone, which an elastic role has beside that of all.
     has_first_service: bool = False
-    # Reports whether the pods are children of the job itself: see `barepods`.
-    has_bare_pods: bool = False
     # The newest warning about pods and Jobs whose own status gives no reason, by UID: see `silence`.
     warnings: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def count(self) -> int:
+    def count(self, plan: Plan) -> int:
         """The number of children, without pods that are children of Jobs."""
         single = (
             self.has_config_map,
@@ -133,7 +130,7 @@ class ObservedState:
             self.pod_group is not None,
             self.autoscaler is not None,
         )
-        carriers = self.pods if self.has_bare_pods else self.jobs
+        carriers = self.jobs if plan.carrier is None else self.pods
         return len(carriers) + len(self.services) + len(self.claims) + sum(single)
 
     @property

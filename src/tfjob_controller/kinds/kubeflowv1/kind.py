@@ -26,7 +26,7 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1Job,
 )
 from tfjob_controller.api.kubeflowv1.validation import problem
-from tfjob_controller.controller.caches import ControllerCaches, bare_child_kinds
+from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
 from tfjob_controller.jobs.conditions import StatusEvent
 from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
@@ -74,8 +74,9 @@ class V1Caches:
             requester,
             namespace,
             clock,
+            gangs=gangs.has_gangs,
             pod_groups=gangs.pod_groups,
-            children=bare_child_kinds(gangs=gangs.has_gangs, pod_groups=gangs.pod_groups),
+            has_jobs=False,
             selector=f"{OPERATOR_NAME_LABEL}={operator_name}",
         )
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from helpers.controllerbench import NAMESPACE, SERVICE_PATH
+from helpers.kindplans import PLANS
 from helpers.v1bench import NAME, V1Bench
-from tfjob_controller.kinds.kubeflowv1.kind import v1_work
+from helpers.v1manifests import v1_job
+from tfjob_controller.api.kubeflowv1.defaults import with_defaults
+from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS, v1_work
+from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
 
 WORKER_0 = "worker-0"
 
@@ -42,6 +46,12 @@ def variables(bench: V1Bench, replica: str) -> dict[str, str]:
 
 
 # Children (cases 1 to 7, 43 to 52)
+
+
+def test_exactly_the_replicas_that_are_pods_without_jobs_have_a_restart_policy_of_their_own() -> None:
+    of_v1 = [build_v1_plan(with_defaults(v1_job(kind.resource.kind, {"Worker": 1}))) for kind in V1_JOB_KINDS]
+    for plan in (*PLANS.values(), *of_v1):
+        assert {bool(role.restart_policy) for role in plan.replicas.roles} == {plan.carrier is not None}
 
 
 def test_case_2_each_replica_gets_a_pod_and_a_service_of_its_name(bench: V1Bench) -> None:
