@@ -95,7 +95,7 @@ class LogReader:
         if not views and self._closed.is_set():
             return []
         if not views:
-            command = f"kubectl tfjob describe {self._name} -n {self._reader.namespace}"
+            command = f"kubectl tfjob describe {self._reader.kind.word}/{self._name} -n {self._reader.namespace}"
             raise ClientError(f"{self._name} has not started: `{command}` shows the reason")
         wanted = self._options.replica
         if not wanted:

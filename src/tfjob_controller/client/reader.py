@@ -209,10 +209,21 @@ class Reader:
         while True:
             path = self.kind.resource.path(self.namespace)
             body = self._requester.request("GET", path, query=query, accept=TABLE, **_PATIENCE)
-            yield (table := _read_table(body))
+            yield (table := self._decoded(body))
             if not table.metadata.continue_:
                 return
             query["continue"] = table.metadata.continue_
+
+    def _decoded(self, body: bytes) -> TablePage:
+        try:
+            table = _decode_table(body)
+        except msgspec.MsgspecError:
+            table = TablePage("")
+        if table.kind != "Table":
+            where = f"-n {self.namespace}" if self.namespace else "-A"
+            command = f"`kubectl get {self.kind.resource.full_name} {where}`"
+            raise ClientError(f"the server sent no table: check for a proxy in between, and try {command}")
+        return table
 
     def manifests(self) -> list[dict[str, Any]]:
         """Returns the jobs as plain JSON without managedFields."""
@@ -263,16 +274,6 @@ class Reader:
         pages = self._events.pages(self.namespace, field_selector=f"involvedObject.uid={uid}")
         items = islice((item for page in pages for item in page.items), MAX_EVENTS)
         return [_shortened(EVENTS.decode(item)) for item in within_bytes(items, MAX_READ_BYTES)]
-
-
-def _read_table(body: bytes) -> TablePage:
-    try:
-        table = _decode_table(body)
-    except msgspec.MsgspecError:
-        table = TablePage("")
-    if table.kind != "Table":
-        raise ClientError("the server sent no table: check for a proxy in between, and try `kubectl get tfjobs`")
-    return table
 
 
 def namespace_problem(requester: Requester, namespace: str) -> str:

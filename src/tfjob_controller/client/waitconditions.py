@@ -72,6 +72,13 @@ def condition_text(until: Until) -> str:
     return str(until) if isinstance(until, ConditionHasStatus) else getattr(until, "__name__", "the condition")
 
 
+def argument_of(until: Until) -> str:
+    """The value of `kubectl tfjob wait --for` that means this condition; a predicate has none."""
+    if isinstance(until, ConditionHasStatus):
+        return f"condition={until.name}={until.status}"
+    return "delete" if is_deletion(until) else condition_text(until).lower()
+
+
 def is_reached(seen: Snapshot, until: Until) -> bool:
     """Whether the job has reached it. Raises `JobEndedError` or `JobFailedError` if it no longer can."""
     if is_deletion(until):

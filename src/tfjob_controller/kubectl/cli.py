@@ -81,5 +81,5 @@ def _error_output(error: Exception, session: Session) -> tuple[str, int] | None:
     # The text of a ClientError names methods of the Python client as the remedy; here the API error is shown.
     shown = error.api_error if isinstance(error, ClientError) else error
     if isinstance(shown, ApiError):
-        return error_text(shown, session.origin), EXIT_FAILED
+        return error_text(shown, session.origin, session.listing), EXIT_FAILED
     return (str(error), EXIT_FAILED) if isinstance(error, ClientError) else None

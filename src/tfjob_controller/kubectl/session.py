@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON
+from tfjob_controller.kubectl.command import PROGRAM
 from tfjob_controller.kubectl.connectionflags import REQUESTS_LEVEL, overrides_of, repeated_flags
 from tfjob_controller.util.commandline import UsageError
 
@@ -88,6 +89,11 @@ class Session:
     @property
     def scope_text(self) -> str:
         return f"namespace {self.scope}" if self.scope else "any namespace"
+
+    @property
+    def listing(self) -> str:
+        """The command that lists the jobs among which this one looks for its own."""
+        return f"`{PROGRAM} list {f'-n {self.scope}' if self.scope else '-A'}`"
 
     def aimed(self, text: str) -> str:
         """The text with commands of kubectl that act on the cluster of this command line, wherever they are pasted."""

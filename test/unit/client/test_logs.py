@@ -111,7 +111,7 @@ def test_a_log_that_is_followed_waits_until_the_job_has_replicas() -> None:
 def test_a_log_that_is_not_followed_says_that_the_job_has_not_started() -> None:
     requester = ScriptedRequester(json.dumps(a_tfjob("train")).encode())
     with pytest.raises(
-        ClientError, match="train has not started: `kubectl tfjob describe train -n team` shows the reason"
+        ClientError, match="train has not started: `kubectl tfjob describe tfjob/train -n team` shows the reason"
     ):
         LogReader(requester, Reader(requester, "team", TFJOB), "train", LogOptions()).chosen()
 

@@ -25,7 +25,14 @@ from tfjob_controller.client.logs import LogOptions, LogReader
 from tfjob_controller.client.logstreams import RawLine, stream_logs
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.client.text import one_line
-from tfjob_controller.client.waitconditions import Until, condition_text, is_deletion, is_reached
+from tfjob_controller.client.waitconditions import (
+    SUCCEEDED,
+    Until,
+    argument_of,
+    condition_text,
+    is_deletion,
+    is_reached,
+)
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.command import EXIT_TIMEOUT
 from tfjob_controller.kubectl.commands.selection import check_selection, selected_jobs, worst
@@ -67,7 +74,7 @@ def follow_chief(session: Session, job: Job, timeout_seconds: float | None = Non
     try:
         _print_logs(session, job, LogOptions(follow=True, over_restarts=True), timeout_seconds)
     except (ApiError, ClientError) as error:
-        print_notice(_words(error))
+        print_notice(session.aimed(_words(error)))
 
 
 def _print_logs(session: Session, job: Job, options: LogOptions, timeout_seconds: float | None = None) -> int:
@@ -177,8 +184,9 @@ def wait_for_job(
 
 def _timed_out(job: Job, until: Until, seconds: float) -> str:
     now = f"{job.phase or 'not processed by a controller yet'}{f' ({job.reason})' if job.reason else ''}"
+    what = "" if until == SUCCEEDED else f" --for={argument_of(until)}"
     return (
         f"timed out after {seconds:g}s waiting for {condition_text(until)}: {job.kind}/{job.name} is {now}. "
         "The job stays: "
-        f"`{command_for(job, 'wait')}` waits again, `{command_for(job, 'delete')}` deletes it"
+        f"`{command_for(job, 'wait')}{what}` waits again, `{command_for(job, 'delete')}` deletes it"
     )

@@ -11,7 +11,7 @@ from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kubectl.argumenttypes import JobName, forms_of
+from tfjob_controller.kubectl.argumenttypes import JobName
 from tfjob_controller.kubectl.command import NAME, TABLE, WIDE, is_of_kubectl
 from tfjob_controller.kubectl.commands.jobtable import GrowingTable, JobList, TableLayout, rows_of, sorted_rows
 from tfjob_controller.kubectl.fieldpath import FieldPath, order_of
@@ -64,20 +64,24 @@ def _check_flags(session: Session, parsed: Namespace) -> None:
     if parsed.names and (parsed.selector or parsed.field_selector):
         raise UsageError("a NAME and a selector exclude each other: leave one of them out")
     if is_kubectls:
-        command = session.aimed(_kubectl_command(parsed))
-        raise UsageError(f"{_of_kubectl(parsed)}: run `{command}`")
+        commands = " or ".join(f"`{session.aimed(command)}`" for command in _kubectl_commands(parsed))
+        raise UsageError(f"{_of_kubectl(parsed)}: run {commands}")
 
 
 def _of_kubectl(parsed: Namespace) -> str:
     return f"-o {parsed.output.partition('=')[0]} is a format of kubectl get"
 
 
-def _kubectl_command(parsed: Namespace) -> str:
-    """The command line of kubectl for the same jobs in the same format. Raises `UsageError` if there is none.
+def _kubectl_commands(parsed: Namespace) -> list[str]:
+    """The command lines of kubectl for the same jobs in the same format: one for each kind that a NAME alone may be of.
 
-    Source: kubectl pkg/cmd/get/get.go (Validate, watch), sorter.go.
+    Raises `UsageError` if there is none. Source: kubectl pkg/cmd/get/get.go (Validate, watch), sorter.go.
     """
-    arguments = ["kubectl get", *_kubectl_objects(parsed)]
+    flags = _kubectl_flags(parsed)
+    return [" ".join(["kubectl get", *objects, *flags]) for objects in _kubectl_objects(parsed)]
+
+
+def _kubectl_flags(parsed: Namespace) -> list[str]:
     values = {
         "-n": parsed.namespace,
         "-l": parsed.selector,
@@ -85,23 +89,23 @@ def _kubectl_command(parsed: Namespace) -> str:
         "--sort-by": _kubectl_order(parsed.sort_by),
         "-o": parsed.output,
     }
-    arguments += ["-A"] if parsed.all_namespaces else []
-    arguments += [f"{flag} {shlex.quote(value)}" for flag, value in values.items() if value]
+    flags = ["-A"] if parsed.all_namespaces else []
+    flags += [f"{flag} {shlex.quote(value)}" for flag, value in values.items() if value]
     # Labels are a column of tables alone.
     switches = ("watch", "no_headers")
-    return " ".join(arguments + [f"--{name.replace('_', '-')}" for name in switches if getattr(parsed, name)])
+    return flags + [f"--{name.replace('_', '-')}" for name in switches if getattr(parsed, name)]
 
 
-def _kubectl_objects(parsed: Namespace) -> Sequence[str]:
+def _kubectl_objects(parsed: Namespace) -> Sequence[Sequence[str]]:
     """The kinds, and the names; with names kubectl takes one kind, or names the kind of each."""
     kinds = [kind.resource.full_name for kind in kinds_named(parsed.kind or None)]
     if len(kinds) > 1 and parsed.watch and not parsed.names:
         raise UsageError(f"{_of_kubectl(parsed)}, whose --watch takes one kind: add --kind")
     if len(kinds) == 1 or not parsed.names:
-        return [",".join(kinds), *(name.name for name in parsed.names)]
-    if bare := next((name.name for name in parsed.names if not name.kind), None):
-        raise UsageError(f"{_of_kubectl(parsed)}, which needs the kind: use {forms_of(bare)}")
-    return [f"{kinds_named(name.kind)[0].resource.full_name}/{name.name}" for name in parsed.names]
+        return [[",".join(kinds), *(name.name for name in parsed.names)]]
+    given = [kinds_named(name.kind)[0].resource.full_name if name.kind else "" for name in parsed.names]
+    chosen = [[kind or other for kind in given] for other in kinds] if "" in given else [given]
+    return [[f"{kind}/{name.name}" for kind, name in zip(each, parsed.names, strict=True)] for each in chosen]
 
 
 def _kubectl_order(order: str) -> str:
@@ -168,11 +172,8 @@ def _print_missing(session: Session, parsed: Namespace, names: set[tuple[str, st
         name for name in parsed.names if not any(name.name == job and name.kind in ("", kind) for kind, job in names)
     ]
     for name in missing:
-        print_error(
-            session.aimed(
-                f"there is no job {name} in {session.scope_text}: `kubectl tfjob list` shows those that exist"
-            )
-        )
+        problem = f"there is no job {name} in {session.scope_text}"
+        print_error(session.aimed(f"{problem}: {session.listing} shows those that exist"))
     return EXIT_FAILED if missing else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_a_time_that_is_over_is_one_line_that_says_where_the_job_is_and_what_to_
             "waiting for condition Suspended=False: trainjob/new is not processed by a controller yet. The job stays"
         )
         assert words in plugin("wait", "new", "--for", "condition=Suspended=False", "--timeout", "0")[2]
+
+
+@pytest.mark.parametrize("until", ["delete", "ended", "condition=Suspended=False"])
+def test_the_command_that_waits_again_waits_for_the_same(
+    until: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = MemoryApi()
+    store(api, a_tfjob("train", "Running"))
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        _, _, error = plugin("wait", "train", "--for", until, "--timeout", "0")
+    again = shlex.split(error.partition("The job stays: `kubectl tfjob ")[2].partition("`")[0])
+    assert parse(again).until == parse(["wait", "train", "--for", until]).until
+    assert f"--for={until}" in again
 
 
 def test_a_condition_that_is_already_true_is_reported_at_once(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
 
 import pytest
 
+from helpers.jobserver import plugin_of
+from helpers.memoryapi import MemoryApi
 from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.commands.list import list_jobs
 from tfjob_controller.kubectl.session import Session
@@ -69,6 +72,18 @@ def test_the_command_names_the_same_jobs_as_kubectl_takes_them(line: str, object
 
 
 @pytest.mark.parametrize(
+    ("names", "objects"),
+    [
+        ("a", [f"{TFJOBS}/a", f"{TRAINJOBS}/a"]),
+        ("trainjob/b a", [f"{TRAINJOBS}/b {TFJOBS}/a", f"{TRAINJOBS}/b {TRAINJOBS}/a"]),
+    ],
+)
+def test_a_name_that_may_be_of_any_kind_has_a_command_for_each(names: str, objects: list[str]) -> None:
+    commands = [f"`kubectl get {text} -n team -o jsonpath=x`" for text in objects]
+    assert error_of(f"{names} -n team -o jsonpath=x").endswith(f"kubectl get: run {' or '.join(commands)}")
+
+
+@pytest.mark.parametrize(
     ("order", "field"),
     [
         ("age", ".metadata.creationTimestamp"),
@@ -90,7 +105,6 @@ def test_flags_that_choose_jobs_and_the_cluster_are_repeated() -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("a", "which needs the kind: use tfjob/a or trainjob/a"),
         ("--watch", "whose --watch takes one kind: add --kind"),
         ("--sort-by phase", "--sort-by phase: objects have no columns: name a field such as .metadata.name"),
         ("tfjob/a trainjob/b --watch", "--watch takes one NAME, or none"),
@@ -99,3 +113,21 @@ def test_flags_that_choose_jobs_and_the_cluster_are_repeated() -> None:
 )
 def test_what_kubectl_cannot_do_is_an_error_that_names_the_remedy(line: str, error: str) -> None:
     assert error in error_of(f"-o jsonpath={{.items}} {line}")
+
+
+@pytest.mark.parametrize(
+    ("line", "where", "words"),
+    [
+        ("list train -o yaml", "-n team", "`kubectl tfjob list {}` shows those that exist"),
+        ("list train -o yaml -A", "-A", "`kubectl tfjob list {}` shows those that exist"),
+        ("describe train", "-n team", "`kubectl tfjob list {}` shows those that exist"),
+        ("list", "-n team", "try `kubectl get {}`"),  # the server in memory sends no tables
+    ],
+)
+def test_the_command_in_an_error_looks_in_the_same_place(
+    line: str, where: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(MemoryApi(), tmp_path, capsys) as plugin:
+        code, _, error = plugin(*line.split())
+    shown = f"--kubeconfig={tmp_path}/kubeconfig {f'{TFJOBS} ' if line == 'list' else ''}{where}"
+    assert (code, words.format(shown) in error) == (1, True), error
