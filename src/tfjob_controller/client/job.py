@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # The controller writes the status in between, which makes the version stale.
 _SCALE_TRIES = 10
+# Changes of jobs that have not ended.
+SCALED, SUSPENDED, RESUMED = "scaled", "suspended", "resumed"
 
 
 class Job:
@@ -212,11 +214,12 @@ class Job:
         """Request `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob.
 
         The nodes of a started TrainJob can change only if it has `elasticPolicy`. With `dry_run` the server only checks
-        the change, here and in the other changes.
+        the change, here and in the other changes. Raises `JobEndedError`.
         """
         check_size(self._snapshot, n)
         kind = self._snapshot.kind
         if not kind.has_scale_right:
+            check_unended(self.refresh().snapshot, SCALED)
             return self._patched({"spec": {kind.size_field: n}}, dry_run)
         for _ in range(_SCALE_TRIES):
             if self._scaled(n, dry_run):
@@ -267,8 +270,9 @@ class Job:
 
     def _scaled(self, n: int, dry_run: bool) -> bool:
         """False on a conflicting change. The scale subresource checks the version, but not the UID."""
-        version = self.refresh().snapshot.metadata.resource_version
-        change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": n}}
+        snapshot = self.refresh().snapshot
+        check_unended(snapshot, SCALED)
+        change = {"metadata": {"resourceVersion": snapshot.metadata.resource_version}, "spec": {"replicas": n}}
         scales = ResourceClient(self._connection.requester, self._snapshot.kind.resource.with_decoder(decode_scale))
         with self._connection.client_errors():
             try:
@@ -281,7 +285,7 @@ class Job:
 
     def _with_suspend(self, wanted: bool, dry_run: bool) -> Job:
         snapshot = self.refresh().snapshot
-        check_suspendable(snapshot, wanted)
+        check_unended(snapshot, SUSPENDED if wanted else RESUMED)
         return self if snapshot.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}}, dry_run)
 
     def _patched(self, change: dict[str, Any], dry_run: bool) -> Job:
@@ -318,12 +322,12 @@ def check_size(job: Snapshot, n: int) -> None:
         raise ClientError(f"{job.kind.word}/{job.metadata.name}: spec.{job.kind.size_field}: {violation}")
 
 
-def check_suspendable(snapshot: Snapshot, wanted: bool) -> None:
-    """Raises `JobEndedError` for a job that can be neither suspended nor resumed."""
+def check_unended(snapshot: Snapshot, change: str) -> None:
+    """Raises `JobEndedError` for a job that has ended, to which a change, such as `SCALED`, would do nothing."""
     if snapshot.has_ended:
-        how, what = "succeeded" if snapshot.has_succeeded else "failed", "suspended" if wanted else "resumed"
+        how = "succeeded" if snapshot.has_succeeded else "failed"
         name = f"{snapshot.metadata.namespace}/{snapshot.metadata.name}"
-        raise JobEndedError(f"{name} has {how}: a job that has ended cannot be {what}", snapshot.reason)
+        raise JobEndedError(f"{name} has {how}: a job that has ended cannot be {change}", snapshot.reason)
 
 
 def _warn(text: str) -> None:

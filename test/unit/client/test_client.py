@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.client import Client, ClientError, tfjob, trainjob
 from tfjob_controller.client.errors import JobEndedError, error_text
+from tfjob_controller.client.job import Job
 from tfjob_controller.kube.errors import ApiError
 
 MISSING = ApiError(404, "NotFound", 'tfjobs.kubeflow.org "a" not found')
@@ -120,13 +122,23 @@ def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
 
 
 @pytest.mark.parametrize(("phase", "how"), [("Done", "succeeded"), ("Failed", "failed")])
-@pytest.mark.parametrize(("call", "what"), [("suspend", "suspended"), ("resume", "resumed")])
-def test_a_job_that_has_ended_cannot_be_suspended_or_resumed(phase: str, how: str, call: str, what: str) -> None:
-    manifest = {"metadata": {"name": "a", "namespace": "ns", "uid": "u"}, "spec": {"replicaSpecs": []}}
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (Job.suspend, "suspended"),
+        (Job.resume, "resumed"),
+        (lambda job: job.scale(2), "scaled"),
+    ],
+)
+@pytest.mark.parametrize("made", [tfjob("a", image="i", workers=1), trainjob("a", image="i", nodes=1)])
+def test_a_job_that_has_ended_cannot_be_changed(
+    phase: str, how: str, change: Callable[[Job], object], what: str, made: dict[str, Any]
+) -> None:
+    manifest = {**made, "metadata": {"name": "a", "namespace": "ns", "uid": "u"}}
     ended = msgspec.json.encode({**manifest, "status": {"phase": phase}})
-    job = over(msgspec.json.encode(manifest), ended).job("a", "tfjob")
+    job = over(msgspec.json.encode(manifest), ended).job("a", made["kind"].lower())
     with pytest.raises(JobEndedError, match=f"^ns/a has {how}: a job that has ended cannot be {what}$"):
-        getattr(job, call)()
+        change(job)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError, Namespace
 from time import monotonic
 
-from tfjob_controller.client.job import Job, check_size, check_suspendable
+from tfjob_controller.client.job import RESUMED, SCALED, SUSPENDED, Job, check_size, check_unended
 from tfjob_controller.client.waitconditions import DELETED
 from tfjob_controller.kubectl.argumenttypes import count_argument
 from tfjob_controller.kubectl.command import CLIENT, SERVER
@@ -20,6 +20,7 @@ def scale(session: Session, parsed: Namespace) -> int:
 
     def change(job: Job) -> str:
         check_size(job.snapshot, number)
+        check_unended(job.snapshot, SCALED)
         if parsed.dry_run != CLIENT:
             job.scale(number, dry_run=parsed.dry_run == SERVER)
         member = job.snapshot.kind.member
@@ -59,7 +60,7 @@ def _set_suspended(job: Job, wanted: bool, parsed: Namespace) -> str:
     else:
         done = f"{'suspended' if wanted else 'resumed'}{dry_run_text(parsed)}"
     if parsed.dry_run == CLIENT:
-        check_suspendable(job.snapshot, wanted)
+        check_unended(job.snapshot, SUSPENDED if wanted else RESUMED)
         return done
     change = job.suspend if wanted else job.resume
     change(dry_run=parsed.dry_run == SERVER)

@@ -53,6 +53,8 @@ def test_what_is_so_is_said(
         ("suspend done", "team/done has succeeded: a job that has ended cannot be suspended"),
         ("suspend broken", "team/broken has failed: a job that has ended cannot be suspended"),
         ("resume done", "team/done has succeeded: a job that has ended cannot be resumed"),
+        ("scale done 3", "team/done has succeeded: a job that has ended cannot be scaled"),
+        ("scale broken 3 --dry-run", "team/broken has failed: a job that has ended cannot be scaled"),
     ],
 )
 def test_a_job_that_has_ended_is_refused_and_not_changed(
