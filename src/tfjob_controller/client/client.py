@@ -21,11 +21,18 @@ _LISTING = "`client.jobs(all_namespaces=True)`"
 class Client:
     """The jobs of one cluster, with the rights of a kubeconfig or, in a pod, of its service account.
 
-    `namespace` is used where a call names none; default: that of the context. Every call raises `ClientError`.
+    `namespace` is used where a call names none; default: that of the context. The controller and the gang scheduler are
+    installed in `controller_namespace`. Every call raises `ClientError`.
     Thread-safe, and so are the `Job`s that it returns; `close`, or the end of `with`, ends requests in flight.
     """
 
-    def __init__(self, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> None:
+    def __init__(
+        self,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        namespace: str | None = None,
+        controller_namespace: str = SYSTEM_NAMESPACE,
+    ) -> None:
         # These load the Kubernetes client, which takes a while.
         from tfjob_controller.kube.config.credentials import KubeconfigError
         from tfjob_controller.kube.config.kubeconfig import load_config
@@ -36,7 +43,9 @@ class Client:
         except KubeconfigError as error:
             raise ClientError(str(error)) from None
         transport = Transport(config, qps=0, user_agent="tfjob-client")
-        self._connection = Connection(transport, namespace or config.namespace, config.origin, _LISTING)
+        self._connection = Connection(
+            transport, namespace or config.namespace, config.origin, _LISTING, controller_namespace
+        )
         self._close: Callable[[], None] = transport.close
 
     @classmethod

@@ -58,6 +58,7 @@ def _add_list(parser: ArgumentParser) -> None:
 
 def _add_describe(parser: ArgumentParser) -> None:
     add_job(parser)
+    _add_controller_namespace(parser)
     add_output(parser, TABLE, JSON, YAML)
 
 
@@ -78,7 +79,7 @@ def _add_controller_namespace(parser: ArgumentParser) -> None:
         type=namespace_argument,
         default=SYSTEM_NAMESPACE,
         metavar="NAME",
-        help=f"namespace of the controller; default: {SYSTEM_NAMESPACE}",
+        help=f"namespace of the controller and the gang scheduler; default: {SYSTEM_NAMESPACE}",
     )
 
 
@@ -122,6 +123,7 @@ def _add_wait(parser: ArgumentParser) -> None:
 
 def _add_queue(parser: ArgumentParser) -> None:
     add_all_namespaces(parser)
+    _add_controller_namespace(parser)
     add_no_headers(parser)
     add_output(parser, TABLE, WIDE, JSON, YAML)
 

@@ -9,6 +9,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import DEFAULT_TIMEOUT_SECONDS, JSON
 from tfjob_controller.kubectl.command import PROGRAM
 from tfjob_controller.kubectl.connectionflags import REQUESTS_LEVEL, overrides_of, repeated_flags
@@ -109,7 +110,8 @@ class Session:
     def client(self) -> Client:
         from tfjob_controller.client.client import Client
 
-        return Client.over(self.requester, self.namespace, self.origin)
+        where = getattr(self._parsed, "controller_namespace", SYSTEM_NAMESPACE)
+        return Client.over(self.requester, self.namespace, self.origin, controller_namespace=where)
 
     def job(self, wanted: JobName) -> Job:
         """Raises `ClientError` if there is no such job, and `UsageError` if jobs of several kinds have the name."""

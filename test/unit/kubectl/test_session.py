@@ -11,6 +11,9 @@ import pytest
 
 from helpers.barekubeconfig import kubeconfig_for
 from helpers.httpserver import Answer, HttpServer, status_answer
+from helpers.jobserver import NAMESPACE, a_tfjob, plugin_of, store
+from helpers.memoryapi import MemoryApi
+from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.session import Session
@@ -69,3 +72,22 @@ def test_commands_in_messages_act_on_the_cluster_of_the_command_line(text: str, 
         "--as-group=d --as-group='e f' pods"
     )
     assert Session(Namespace(kubeconfig="", context="")).aimed(text) == text
+
+
+@pytest.mark.parametrize("line", ["describe train", "explain train", "queue"])
+def test_programs_are_looked_up_in_the_namespace_of_their_installation(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = MemoryApi()
+    store(api, a_tfjob("train", "Running"))
+    api.put(GANGS.path(NAMESPACE), {"metadata": {"name": "a", "namespace": NAMESPACE}, "status": {"phase": "Waiting"}})
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, _, error = plugin(*line.split(), "--controller-namespace=ours")
+        paths = [request.path for request in api.requests("GET")]
+    assert code == 0
+    assert any(path.startswith("/apis/coordination.k8s.io/v1/namespaces/ours/leases/") for path in paths)
+    assert not any("tfjob-system" in path for path in paths)
+    if line == "queue":
+        assert error.endswith(
+            f"tfjob describe --kubeconfig={tmp_path}/kubeconfig NAME -n team --controller-namespace=ours\n"
+        )

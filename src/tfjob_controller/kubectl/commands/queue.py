@@ -10,6 +10,7 @@ from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
 from tfjob_controller.client.text import age
+from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import server_now
 from tfjob_controller.kubectl.command import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
@@ -92,7 +93,7 @@ def _missing_of(missing: Missing) -> str:
 
 
 def show_queue(session: Session, parsed: Namespace) -> int:
-    queue = read_queue(session.requester, session.scope)
+    queue = read_queue(session.requester, session.scope, parsed.controller_namespace)
     now = server_now(session.requester)
     if is_for_programs(parsed.output):
         return print_value(queue, parsed.output)
@@ -111,6 +112,8 @@ def show_queue(session: Session, parsed: Namespace) -> int:
     if not queue.waiting:
         print_notice(session.aimed(f"No gang waits; {summary(queue)}{report_origin(queue, now)}."))
     else:
-        why = f"kubectl tfjob describe NAME -n {session.scope or 'NAMESPACE'}"
+        elsewhere = parsed.controller_namespace != SYSTEM_NAMESPACE
+        flags = f" --controller-namespace={parsed.controller_namespace}" if elsewhere else ""
+        why = f"kubectl tfjob describe NAME -n {session.scope or 'NAMESPACE'}{flags}"
         print_notice(session.aimed(f"{summary(queue)}{report_origin(queue, now)}; why one waits: {why}"))
     return 0
