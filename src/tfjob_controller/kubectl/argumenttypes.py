@@ -84,10 +84,14 @@ def _no_name(text: str, what: str, violation: str) -> ArgumentTypeError:
     return ArgumentTypeError(f"{shown!r} cannot be the name of {what}: it {violation}")
 
 
-def count_argument(text: str, least: int = 0) -> int:
+def number_argument(text: str) -> int:
     if _WHOLE_NUMBER.fullmatch(text) is None:
         raise ArgumentTypeError(f"must be a whole number, not {text[:80]!r}")
-    if (count := int(text)) < least:
+    return int(text)
+
+
+def count_argument(text: str, least: int = 0) -> int:
+    if (count := number_argument(text)) < least:
         raise ArgumentTypeError(f"must be {least} or more")
     return count
 
@@ -98,11 +102,9 @@ def port_argument(text: str) -> int:
     return port
 
 
-def job_or_count_argument(text: str) -> JobName:
-    """A job, or a number of 0 or more, which is the name of a job too."""
-    if _WHOLE_NUMBER.fullmatch(text):
-        count_argument(text)
-    return job_argument(text)
+def job_or_number_argument(text: str) -> JobName:
+    """A job, or a number, which may be the name of a job too."""
+    return JobName("", text) if _WHOLE_NUMBER.fullmatch(text) else job_argument(text)
 
 
 def positive_argument(text: str) -> int:

@@ -7,8 +7,9 @@ from argparse import ArgumentParser
 from tfjob_controller.kubectl.argumenttypes import (
     claim_argument,
     count_argument,
-    job_or_count_argument,
+    job_or_number_argument,
     name_argument,
+    number_argument,
     object_name_argument,
     pair_argument,
     positive_argument,
@@ -112,10 +113,10 @@ def _add_submit(parser: ArgumentParser) -> None:
 def _add_scale(parser: ArgumentParser) -> None:
     parser.usage = "kubectl tfjob scale (JOB ... | -l SELECTOR | --all) (N | --replicas=N) [--dry-run[=client|server]]"
     add_jobs(
-        parser, job_or_count_argument, f"{JOB_HELP}; or N, after the jobs: workers of a TFJob, nodes of a TrainJob"
+        parser, job_or_number_argument, f"{JOB_HELP}; or N, after the jobs: workers of a TFJob, nodes of a TrainJob"
     )
     parser.add_argument(
-        "--replicas", metavar="N", type=count_argument, help="the number N as a flag, as in `kubectl scale`"
+        "--replicas", metavar="N", type=number_argument, help="the number N as a flag, as in `kubectl scale`"
     )
     add_dry_run(parser)
 

@@ -92,6 +92,11 @@ class Session:
         return f"namespace {self.scope}" if self.scope else "any namespace"
 
     @property
+    def has_token(self) -> bool:
+        """Whether the command line has a token, which replaces the credentials of the kubeconfig."""
+        return bool(getattr(self._parsed, "token", ""))
+
+    @property
     def listing(self) -> str:
         """The command that lists the jobs among which this one looks for its own."""
         return f"`{PROGRAM} list {f'-n {self.scope}' if self.scope else '-A'}`"

@@ -119,14 +119,6 @@ def test_help_and_version_are_commands_as_those_of_kubectl(
     assert capsys.readouterr().out.startswith(begins)
 
 
-@pytest.mark.parametrize("arguments", [["train", "-1"], ["train", "--replicas", "-1"]])
-def test_a_negative_number_of_workers_is_refused_with_a_message(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["scale", *arguments]) == 2
-    assert "must be 0 or more (see `kubectl tfjob scale --help`)" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("arguments", [["train"], ["train", "1", "--replicas=1"]])
 def test_scale_needs_one_number(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["scale", *arguments]) == 2

@@ -15,6 +15,7 @@ from helpers.jobserver import NAMESPACE, a_tfjob, plugin_of, store
 from helpers.memoryapi import MemoryApi
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kubectl import cli
 from tfjob_controller.kubectl.arguments import parse
 from tfjob_controller.kubectl.session import Session
 
@@ -72,6 +73,22 @@ def test_commands_in_messages_act_on_the_cluster_of_the_command_line(text: str, 
         "--as-group=d --as-group='e f' pods"
     )
     assert Session(Namespace(kubeconfig="", context="")).aimed(text) == text
+
+
+@pytest.mark.parametrize(
+    ("flags", "remedy"),
+    [
+        (["--token=s3cret"], "the API server of context 'x' of kubeconfig {} refused the token that --token gives"),
+        ([], "context 'x' of kubeconfig {} rejected your credentials, which may have expired: log in again"),
+    ],
+)
+def test_a_refused_token_is_distinguished_from_refused_credentials(
+    flags: list[str], remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with HttpServer(lambda _: status_answer(401, "Unauthorized", "Unauthorized")) as server:
+        file = kubeconfig_for(server.url, tmp_path)
+        assert cli.main(["list", "--kubeconfig", str(file), *flags]) == 1
+    assert capsys.readouterr().err == f"kubectl tfjob: Unauthorized: {remedy.format(file)}\n"
 
 
 @pytest.mark.parametrize("line", ["describe train", "explain train", "queue"])

@@ -7,7 +7,7 @@ from time import monotonic
 
 from tfjob_controller.client.job import RESUMED, SCALED, SUSPENDED, Job, check_size, check_unended
 from tfjob_controller.client.waitconditions import DELETED
-from tfjob_controller.kubectl.argumenttypes import count_argument
+from tfjob_controller.kubectl.argumenttypes import JobName, number_argument
 from tfjob_controller.kubectl.command import CLIENT, SERVER
 from tfjob_controller.kubectl.commands.selection import dry_run_text, for_each, selected_jobs, worst
 from tfjob_controller.kubectl.session import Session
@@ -32,13 +32,13 @@ def scale(session: Session, parsed: Namespace) -> int:
 
 def _number(parsed: Namespace) -> int:
     """The number of `--replicas`, or else the last word, which then is no job. Raises `UsageError`."""
-    last = parsed.jobs[-1].name if parsed.jobs else ""
+    last = parsed.jobs[-1] if parsed.jobs else JobName("", "")
     needs_job = not (parsed.selector or parsed.all)
-    is_number = last.isdecimal() and not parsed.jobs[-1].kind
+    is_number = last.name.removeprefix("-").isdecimal() and not last.kind
     if parsed.replicas is None and is_number and len(parsed.jobs) > needs_job:
         parsed.jobs.pop()
         try:
-            return count_argument(last)
+            return number_argument(last.name)
         except ArgumentTypeError as error:
             raise UsageError(str(error)) from None
     if parsed.replicas is None or (len(parsed.jobs) > needs_job and is_number):

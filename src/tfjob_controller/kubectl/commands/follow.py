@@ -145,7 +145,10 @@ def wait(session: Session, parsed: Namespace) -> int:
 
 
 def _awaited_jobs(session: Session, parsed: Namespace) -> list[Job]:
-    """The jobs to wait for; where their deletion is awaited, without those that do not exist."""
+    """The jobs to wait for; where their deletion is awaited, without those that do not exist.
+
+    Source: kubectl pkg/cmd/wait/wait.go (RunWaitContext), which ignores that an object is not found.
+    """
     if not (parsed.jobs and is_deletion(parsed.until)):
         return selected_jobs(session, parsed)
     check_selection(parsed)
@@ -156,7 +159,7 @@ def _awaited_jobs(session: Session, parsed: Namespace) -> list[Job]:
         except ClientError as error:
             if error.api_error is None or not error.api_error.is_not_found or error.api_error.is_unknown_kind:
                 raise
-            print_line(f"{name} deleted")
+            print_notice(f"there is no job {name} in {session.scope_text}")
     return jobs
 
 

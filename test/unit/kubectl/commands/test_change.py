@@ -104,7 +104,7 @@ def test_all_jobs_are_changed_with_a_line_for_each_and_those_that_have_ended_are
     with plugin_of(api, tmp_path, capsys) as plugin:
         code, out, error = plugin("suspend", "--all")
         assert plugin("delete", "runs", "--all")[0] == 2
-        assert plugin("scale", "--all", "-1")[0] == 2
+        assert plugin("scale", "--all", "-1")[0] == 1
     assert code == 1
     assert out.splitlines() == ["tfjob/paused is already suspended", "tfjob/runs suspended", "trainjob/torch suspended"]
     assert [line.split()[2] for line in error.splitlines()] == ["team/broken", "team/done", "team/failed"]
@@ -146,6 +146,20 @@ def test_a_dry_run_checks_the_number_and_one_that_is_none_is_a_change(
         assert plugin("suspend", "torch", "--dry-run=none") == (0, "trainjob/torch suspended\n", "")
     assert (code, out) == (1, "trainjob/torch scaled to 5000 nodes (dry run)\n")
     assert error.startswith("kubectl tfjob: tfjob/runs: spec.workerReplicas: must be")
+
+
+@pytest.mark.parametrize("number", ["-1", "--replicas=-1"])
+def test_a_number_that_no_job_can_have_names_the_field_and_its_range(
+    number: str, api: MemoryApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_of(api, tmp_path, capsys) as plugin:
+        code, out, error = plugin("scale", "runs", "torch", number)
+    assert (code, out) == (1, "")
+    assert error.splitlines() == [
+        "kubectl tfjob: tfjob/runs: spec.workerReplicas: must be from 0 to 1000, is -1",
+        "kubectl tfjob: trainjob/torch: spec.numNodes: must be from 1 to 5000, is -1",
+    ]
+    assert not api.written("PATCH")
 
 
 @pytest.mark.parametrize("command", ["scale -l team=vision --replicas=2", "wait -l team=vision"])

@@ -105,10 +105,11 @@ def test_a_deletion_is_awaited_also_of_a_job_that_is_gone_or_has_ended(
     store(api, a_tfjob("done", "Done"))
     with plugin_of(api, tmp_path, capsys) as plugin:
         code, out, error = plugin("wait", "gone", "done", "--for=delete", "--timeout", "0")
-        assert (code, out) == (EXIT_TIMEOUT, "gone deleted\n")
+        assert (code, out) == (EXIT_TIMEOUT, "")
         assert "waiting for Deleted: tfjob/done is Done" in error
         assert plugin("delete", "done")[0] == 0
-        assert plugin("wait", "tfjob/done", "--for", "deleted") == (0, "tfjob/done deleted\n", "")
+        missing = "there is no job tfjob/done in namespace team\n"
+        assert plugin("wait", "tfjob/done", "--for", "deleted") == (0, "", missing)
 
 
 def test_neighbours_have_different_colours_and_each_line_ends_them() -> None:
