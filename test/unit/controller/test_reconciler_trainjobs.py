@@ -46,7 +46,7 @@ def test_a_change_between_the_first_child_and_the_first_status_is_refused_too(be
     bench.create(numNodes=3)
     bench.sync()
     assert len(bench.api.paths("/jobs/")) == 1
-    assert "spec.numNodes: this cannot change in a started job" in bench.status["reason"]
+    assert "spec.numNodes: cannot be changed after the job has started" in bench.status["reason"]
 
 
 def test_metrics_are_written_once_in_their_time_however_often_they_change(bench: TrainBench) -> None:

@@ -92,9 +92,9 @@ NO_INIT_CONTAINER = "there is no init container {}"
 # Messages about a change.
 RUNTIME_REF_FIXED = "runtimeRef cannot change: delete the job and create it again"
 STARTED_FIXED = (
-    "this cannot change in a started job, in which only suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
-    "maxRestarts, metrics, gang (not gang.enabled), and with elasticPolicy numNodes can change: delete the job and "
-    "create it again"
+    "cannot be changed after the job has started; only suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
+    "maxRestarts, metrics, gang (except gang.enabled) and, with elasticPolicy, numNodes can. To change another field, "
+    "delete the job and create it again"
 )
 
 ELASTIC_FIXED = (
