@@ -122,7 +122,9 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
-        is_small = "type" in mapping and all(isinstance(value, str | int) for value in mapping.values())
+        is_small = "type" in mapping and all(
+            isinstance(value, str | int) or name == "enum" for name, value in mapping.items()
+        )
         return super().represent_mapping(
             tag, mapping, flow_style or (is_small and "description" not in mapping) or None
         )

@@ -24,10 +24,13 @@ from generate.schema import INT_OR_STRING, Schema
 ROOTS = ("PodTemplateSpec", "MetricSpec")
 # A Job cannot have ephemeral containers, and only API servers write managedFields.
 _LEFT_OUT = ("ephemeralContainers", "managedFields")
+# Longer lists of values, such as that of all signals, are left to Kubernetes.
+_MAX_VALUES = 10
 _PATH = Path(__file__).with_suffix(".yaml")
 
-# The fields of each type. The type of a field is one of `SCALARS`, the name of another type, a list such as
-# "[Volume]" or a map such as "{Quantity}". The name of a required field ends in "*".
+# The fields of each type. The type of a field is one of `SCALARS`, the strings that it may have, such as "TCP|UDP", the
+# name of another type, a list such as "[Volume]" or a map such as "{Quantity}". The name of a required field ends in
+# "*".
 Types = Mapping[str, Mapping[str, str]]
 
 # The text form of resource.Quantity, without its sign.
@@ -75,6 +78,8 @@ def _fields(schema: Schema) -> dict[str, str]:
 def _type(schema: Schema) -> str:
     if "$ref" in schema or "allOf" in schema:
         return _kind((schema.get("allOf") or [schema])[0]["$ref"])
+    if 1 < len(schema.get("enum", ())) <= _MAX_VALUES:
+        return "|".join(sorted(schema["enum"]))
     if schema["type"] == "array":
         return f"[{_type(schema['items'])}]"
     if schema["type"] == "object":

@@ -1,7 +1,8 @@
 """The schemas of pod templates, and of other parts of Kubernetes' own API, inside custom resources.
 
 They have the types of `kubernetestypes`, so that the API server refuses the same misspelled fields and wrong types that
-it refuses in a Deployment, and prunes fields that it does not know. As in a Deployment, null is an absent field.
+it refuses in a Deployment, and prunes fields that it does not know. As in a Deployment, null is an absent field, and so
+is an empty string where one of a few values is expected.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def kubernetes_schema(kind: str, changes: Changes = _NONE) -> Schema:
             required.append(field)
         elif "enum" not in schema:
             schema["nullable"] = True
+        elif "enum" not in changes.get((kind, field), {}):
+            schema["enum"] = list(dict.fromkeys(("", *schema["enum"])))
         properties[field] = schema
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
@@ -50,4 +53,6 @@ def _type(of: str, changes: Changes) -> Schema:
         return {"type": "array", "items": _type(of[1:-1], changes)}
     if of.startswith("{"):
         return {"type": "object", "additionalProperties": _type(of[1:-1], changes)}
+    if "|" in of:
+        return {"type": "string", "enum": of.split("|")}
     return dict(SCALARS[of]) if of in SCALARS else kubernetes_schema(of, changes)

@@ -67,7 +67,10 @@ GOOD_MANIFESTS = (
     Good("termination-policy-without-chief", tfjob(terminationPolicy={})),
     Good("ps-template-without-tensorflow", tfjob(master(), parameter_servers(template=pod_template(container("log"))))),
     Good("ps-without-an-image", tfjob(master(), parameter_servers(template=pod_template({"name": "tensorflow"})))),
-    Good("null-in-a-template", tfjob(master(template=pod_template(container(env=None), volumes=None)))),
+    Good(
+        "null-in-a-template",
+        tfjob(master(template=pod_template(container(env=None, imagePullPolicy=None), volumes=None))),
+    ),
     Good("ports-at-the-ends", tfjob(master(tfPort=1), workers(tfPort=65535))),
     Good("name-with-dots-and-digits", tfjob(name="1." + "a" * 63 + ".b")),
     Good("autoscaling-of-one-size", tfjob(workers(2), autoscaling={"minWorkers": 2, "maxWorkers": 2})),

@@ -82,7 +82,7 @@ TRAIN_CHANGES = (
     _fixed("no-model", "modelConfig", trainjob(), trainjob(modelConfig={"output": {"storageUri": "s3://b"}})),
     _fixed("framework", "framework", trainjob(framework="jax"), trainjob(framework="torch")),
     _fixed("overrides", "podSpecOverrides", trainjob(podSpecOverrides=[override()])),
-    _fixed("tolerations", "podSpecOverrides", _tolerating(key="a"), _tolerating(effect="a")),
+    _fixed("tolerations", "podSpecOverrides", _tolerating(key="a"), _tolerating(effect="NoExecute")),
     _fixed("labels", "labels", trainjob(labels={"a": "b"})),
     _fixed("annotations", "annotations", trainjob(annotations={"a": "c"}), trainjob(annotations={"a": "b"})),
     _change("gang", trainjob(gang={"enabled": True}), "spec.gang", GANG_FIXED),

@@ -236,13 +236,21 @@ def test_mistyped_fields_are_named(kubectl: Kubectl, manifest: Manifest, fields:
         ({"command": ["sleep", 60]}, "command[1]"),
         ({"env": [{"value": "3"}]}, "env[0].name"),
         ({"resources": {"limits": {"cpu": "4x"}}}, "resources.limits.cpu"),
+        ({"imagePullPolicy": "ifnotpresent"}, "imagePullPolicy"),
+        ({"ports": [{"containerPort": 80, "protocol": "http"}]}, "ports[0].protocol"),
     ],
-    ids=["type", "missing", "quantity"],
+    ids=["type", "missing", "quantity", "policy", "protocol"],
 )
 def test_a_bad_value_in_a_template_is_named(kubectl: Kubectl, fields: dict[str, Any], at: str) -> None:
     job = tfjob(master(template=pod_template(container(**fields))))
     answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=job)
     assert f"spec.replicaSpecs[0].template.spec.containers[0].{at}: " in answer.error
+
+
+def test_an_override_with_a_value_that_kubernetes_does_not_know_is_named(kubectl: Kubectl) -> None:
+    job = trainjob(podSpecOverrides=[override(tolerations=[{"operator": "exists"}])])
+    answer = kubectl.run("apply", "--dry-run=server", "-f", "-", manifest=job)
+    assert "spec.podSpecOverrides[0].tolerations[0].operator: Unsupported value" in answer.error
 
 
 @pytest.mark.parametrize("change", [*CHANGES, *TRAIN_CHANGES], ids=named)
@@ -269,7 +277,12 @@ def test_applying_the_same_manifest_again_changes_nothing_of_a_started_job(kubec
 
 def test_a_template_keeps_its_fields_and_nulls_and_the_defaults_of_its_role_are_filled_in(kubectl: Kubectl) -> None:
     template = pod_template(
-        container(env=[{"name": "A", "value": None}], resources={"limits": {"cpu": 2, "memory": "1.5Gi"}}, args=None),
+        container(
+            env=[{"name": "A", "value": None}],
+            resources={"limits": {"cpu": 2, "memory": "1.5Gi"}},
+            args=None,
+            imagePullPolicy="",
+        ),
         nodeSelector=None,
         hostUsers=False,
     )

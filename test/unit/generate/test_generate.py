@@ -12,6 +12,7 @@ from generate.__main__ import PAGES, ROOT, outdated, write
 from generate.crd import CustomKind, crd_of
 from generate.kinds import CLUSTER_TRAINING_RUNTIME, KINDS, TRAINJOB
 from generate.kubernetestypes import recorded
+from generate.podtemplate import kubernetes_schema, pod_template_schema
 from generate.rules import GANG_SPEC_RULES, REPLICA_SPEC_RULES, SPEC_RULES
 from generate.schema import Extras, schema_of
 from helmchart import chart
@@ -79,6 +80,16 @@ def test_every_field_of_a_crd_has_a_description(kind: CustomKind) -> None:
     root = crd_of(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     # The API server describes metadata itself, and lets nobody else do it.
     assert [path for path, each in fields(root, "") if not each.get("description")] == [".metadata"]
+
+
+def test_a_string_of_kubernetes_with_few_values_has_these_and_may_be_empty_where_it_may_be_absent() -> None:
+    container, requirement = (
+        kubernetes_schema(kind)["properties"] for kind in ("Container", "NodeSelectorRequirement")
+    )
+    assert container["imagePullPolicy"] == {"type": "string", "enum": ["", "Always", "IfNotPresent", "Never"]}
+    assert requirement["operator"] == {"type": "string", "enum": ["DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"]}
+    own = pod_template_schema({("PodSpec", "restartPolicy"): {"enum": ["Never"]}})["properties"]["spec"]["properties"]
+    assert own["restartPolicy"] == {"type": "string", "enum": ["Never"]}
 
 
 def test_every_rule_says_what_is_wrong() -> None:
