@@ -53,7 +53,7 @@ def tfjob(
     Further arguments are fields of the spec by their names in the manifest, such as cleanPodPolicy="None".
 
     Raises `ClientError` for an unknown pull policy, for a command or arguments that are not a list of strings, and for
-    an environment, resources or volumes that are not a mapping.
+    an environment, resources or volumes that are not a mapping, or have None for a value.
     """
     _check_pull_policy(image_pull_policy)
     mounts, pod = _mounted(volumes, pod)
@@ -118,7 +118,7 @@ def trainjob(
     Further arguments are fields of the spec by their names in the manifest, such as maxRestarts=3.
 
     Raises `ClientError` for another pull policy, for a command or arguments that are not a list of strings, and for an
-    environment, resources or volumes that are not a mapping.
+    environment, resources or volumes that are not a mapping, or have None for a value.
     """
     _check_pull_policy(image_pull_policy)
     if image_pull_policy not in (None, _TRAINJOB_PULL_POLICY):
@@ -216,9 +216,12 @@ def _strings(argument: str, values: Sequence[str]) -> list[str]:
 
 
 def _checked_mapping(argument: str, value: Mapping[str, Any] | None, example: str) -> Mapping[str, Any]:
-    """The same mapping, empty for None. Raises `ClientError` for anything else."""
+    """The same mapping, empty for None. Raises `ClientError` for anything else, and for None as one of its values."""
     if value is not None and not isinstance(value, Mapping):
         raise ClientError(f"{argument}: must be a mapping such as {example}, not {type(value).__name__}")
+    for name, each in (value or {}).items():
+        if each is None:
+            raise ClientError(f"{argument}[{name!r}]: must have a value, not None: give one, or leave {name!r} out")
     return value or {}
 
 

@@ -142,9 +142,12 @@ def test_another_pull_policy_of_a_trainjob_is_its_runtimes_to_say() -> None:
     [
         ({"env": "A=B"}, 'env: must be a mapping such as {"NAME": "value"}, not str'),
         ({"resources": ["cpu"]}, 'resources: must be a mapping such as {"cpu": 2, "memory": "4Gi"}, not list'),
+        ({"env": {"A": None}}, "env['A']: must have a value, not None: give one, or leave 'A' out"),
+        ({"resources": {"cpu": None}}, "resources['cpu']: must have a value, not None: give one, or leave 'cpu' out"),
+        ({"volumes": {"/a": None}}, "volumes['/a']: must have a value, not None: give one, or leave '/a' out"),
     ],
 )
-def test_what_is_no_mapping_is_refused_in_one_sentence(
+def test_what_is_no_mapping_of_values_is_refused_in_one_sentence(
     build: Callable[..., dict[str, Any]], given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ClientError) as refused:
