@@ -14,12 +14,14 @@ from helpers.playground import Playground, Trial, ends
 from helpers.plugin import Run
 from helpers.poll import eventually
 from helpers.trainjobs import ends as all_end
+from localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 
 IMAGE = "localhost/train"
 # Only ends what hangs.
 PATIENCE = ["--timeout", "2m"]
+_POD_SECURITY = "pod-security.kubernetes.io/warn"
 
 
 @pytest.fixture(params=["tfjob", "trainjob"])
@@ -76,6 +78,18 @@ def test_what_is_printed_by_a_dry_run_is_what_the_server_takes(plugin: Run, tria
     assert trial.jobs.api.find(trial.jobs.resource.path(trial.namespace, trial.name)) is None
     made = trial.jobs.submit(manifest)
     assert made["spec"]["backoffLimit"] == 4
+
+
+def test_what_admission_refuses_for_now_is_a_warning(plugin: Run, api: Api, namespace: str) -> None:
+    api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {_POD_SECURITY: "restricted"}}})
+    flags = ["train", "--image", IMAGE, "-n", namespace, "--dry-run=server"]
+    code, out, error = plugin("submit", *flags, "--priority=nope", "--workers=1", "--master", "--ps=1")
+    assert (code, out) == (0, "tfjob/train would be created\n")
+    refused = (
+        "Warning: Kubernetes would refuse the pods of master and worker: no PriorityClass with name nope was found"
+    )
+    assert refused in error.splitlines()
+    assert error.count('Warning: would violate PodSecurity "restricted:latest": ') == 1
 
 
 def test_a_job_is_suspended_resumed_and_deleted(plugin: Run, either: Trial) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ class Client:
             config = load_config(kubeconfig, context)
         except KubeconfigError as error:
             raise ClientError(str(error)) from None
-        transport = Transport(config, qps=0, user_agent="tfjob-client")
+        transport = Transport(config, qps=0, user_agent="tfjob-client", on_warning=warnings.warn)
         self._connection = Connection(
             transport, namespace or config.namespace, config.origin, _LISTING, controller_namespace
         )
@@ -129,22 +130,30 @@ class Client:
             raise AmbiguousNameError(f"{where} has a {kinds_text} called {name}: specify the kind", kinds)
         return Job(self._connection, snapshots[0])
 
-    def submit(self, manifest: Mapping[str, Any], dry_run: bool = False) -> Job:
+    def submit(
+        self, manifest: Mapping[str, Any], dry_run: bool = False, warn: Callable[[str], None] | None = None
+    ) -> Job:
         """Create a job from a manifest, such as `tfjob()` and `trainjob()` build.
 
         An invalid manifest is refused before it is sent, and so is one with a runtime or framework that the cluster
         lacks, or with pods that Kubernetes would refuse, as far as the user may read runtimes and create Jobs. With
-        `dry_run` the server only returns the job that it would create.
+        `dry_run` the server only returns the job that it would create. Pods that admission would refuse for now, such
+        as those beyond a quota, are a warning, which `warn` gets, or else Python's `warnings`.
         """
         sent = validate_manifest(manifest, self.namespace)
         query = STRICT | (DRY_RUN if dry_run else {})
         with self._connection.client_errors():
             try:
-                check_children(self._connection.requester, sent)
+                found = check_children(self._connection.requester, sent)
             except ClientError:
                 # If the job itself is wrong, the server's message names its field.
                 self._connection.create(sent.kind, sent.namespace, sent.body, STRICT | DRY_RUN)
                 raise
+            for text in found:
+                if warn is None:
+                    warnings.warn(text, stacklevel=2)
+                else:
+                    warn(text)
             return Job(self._connection, self._connection.create(sent.kind, sent.namespace, sent.body, query))
 
 

@@ -1,7 +1,8 @@
 """Validates a manifest before it is sent to the API server.
 
 The API server would refuse most invalid manifests as well. Only the controller notices that a runtime does not exist,
-or that Kubernetes refuses the pods of the job: `check_children` reports both before the job is created.
+or that Kubernetes refuses the pods of the job: `check_children` reports both before the job is created. What admission
+refuses for now, such as pods beyond a quota or with a PriorityClass that does not exist, is a warning.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tfjob_controller.api.common.core import JOBS
+from tfjob_controller.api.common.core import JOBS, PODS
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import AnyJob, kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.names import name_violation, namespace_violation
+from tfjob_controller.kube.meta import Resource
+from tfjob_controller.kube.names import image_violation, name_violation, namespace_violation
 from tfjob_controller.kube.requester import Requester
 
 if TYPE_CHECKING:
@@ -78,37 +80,91 @@ def _name_violations(metadata: Mapping[str, Any], namespace: str) -> Iterator[tu
     yield "namespace", namespace_violation(namespace)
 
 
-def check_children(requester: Requester, manifest: ValidManifest) -> None:
+def check_children(requester: Requester, manifest: ValidManifest) -> list[str]:
     """Raises `ClientError` if the controller or Kubernetes would refuse the children of the job.
 
     The children are compiled as the controller compiles them, and the API server is asked in a dry run whether it
-    would create the first of each role. What the user may not read or create is not checked. Raises `ApiError` if the
-    server does not respond.
+    would create the first of each role, and its pod. What the user may not read or create is not checked. Raises
+    `ApiError` if the server does not respond.
+
+    Returns warnings: why the pods are refused for now, or would be if the runtime, which the user may not read, adds
+    nothing to the job.
     """
     # These load much that other commands do not need.
-    from tfjob_controller.jobs.actions.children import build_job
     from tfjob_controller.jobs.plan.model import UnplannableError
 
     job: Any = manifest.job
     if not is_managed_here(job.spec.managed_by):
-        return
+        return []
     metadata = msgspec.structs.replace(job.metadata, name=manifest.name, namespace=manifest.namespace)
+    job = msgspec.structs.replace(job, metadata=metadata)
     try:
-        plan = manifest.kind.preview_of(msgspec.structs.replace(job, metadata=metadata), requester)
-        bodies = [(replica, build_job(plan, replica)) for replica in _one_of_each_template(plan)] if plan else []
+        plan = manifest.kind.preview_of(job, requester)
     except UnplannableError as error:
         raise ClientError(str(error)) from None
+    if plan is not None:
+        return _check_plan(requester, manifest.namespace, plan)
+    try:
+        plan = manifest.kind.preview_without_runtime_of(job, requester)
+        return [] if plan is None else _check_plan(requester, manifest.namespace, plan)
+    except (UnplannableError, ClientError) as error:
+        return [f"{error} (you may not read the job's runtime, which may provide it)"]
+
+
+def _check_plan(requester: Requester, namespace: str, plan: Plan) -> list[str]:
+    from tfjob_controller.jobs.actions.children import build_job
+    from tfjob_controller.jobs.plan.model import UnplannableError
+
+    try:
+        bodies = [(replica, build_job(plan, replica)) for replica in _one_of_each_template(plan)]
+    except UnplannableError as error:
+        raise ClientError(str(error)) from None
+    refusals: dict[str, list[str]] = {}
     for replica, body in bodies:
+        role = replica.role.name
+        _check_images(role, body["spec"]["template"]["spec"])
         # The owner does not exist yet.
         del body["metadata"]["ownerReferences"]
-        try:
-            path = JOBS.path(manifest.namespace)
-            requester.request("POST", path, body=msgspec.json.encode(body), query=STRICT | DRY_RUN)
-        except ApiError as error:
-            if error.is_retryable:
-                raise
-            if problem := _template_problem(error):
-                raise ClientError(f"Kubernetes refuses the pods of {replica.role.name}: {problem}") from None
+        refused = _refusal(requester, JOBS, namespace, body)
+        if refused is not None and refused.is_retryable:
+            raise refused
+        if refused is not None and (problem := _template_problem(refused)):
+            raise ClientError(f"Kubernetes refuses the pods of {role}: {problem}")
+        refused = _refusal(requester, PODS, namespace, _pod_of(body))
+        if refused is not None and (problem := _admission_problem(refused)):
+            refusals.setdefault(problem, []).append(role)
+    return [f"Kubernetes would refuse the pods of {' and '.join(roles)}: {why}" for why, roles in refusals.items()]
+
+
+def _check_images(role: str, pod: Mapping[str, Any]) -> None:
+    for field in ("initContainers", "containers"):
+        for container in pod.get(field) or ():
+            image = container.get("image") or ""
+            if image and (violation := image_violation(image)):
+                raise ClientError(f"the image {image!r} of {role} cannot be pulled: it {violation}")
+
+
+def _refusal(requester: Requester, resource: Resource[Any], namespace: str, body: Mapping[str, Any]) -> ApiError | None:
+    """Why the API server would not create this object; None if it would."""
+    try:
+        path = resource.path(namespace)
+        requester.request("POST", path, body=msgspec.json.encode(body), query=STRICT | DRY_RUN)
+    except ApiError as error:
+        return error
+    return None
+
+
+def _pod_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod that the Job controller would create for a Job."""
+    template = body["spec"]["template"]
+    metadata = {**(template.get("metadata") or {}), "generateName": f"{body['metadata']['name']}-"}
+    return {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": metadata, "spec": template["spec"]}
+
+
+def _admission_problem(error: ApiError) -> str:
+    """What admission refuses, without the name of the pod; empty for a missing right and for other refusals."""
+    _, forbidden, problem = error.message.partition(" is forbidden: ")
+    return problem if error.is_forbidden and forbidden and " cannot create resource " not in problem else ""
 
 
 def _one_of_each_template(plan: Plan) -> Iterator[Replica]:

@@ -52,6 +52,11 @@ class ClientKind:
     None if it depends on what the user may not read, or on a framework that only the controller has. Raises
     `UnplannableError`, and `ApiError` if the server does not respond.
     """
+    preview_without_runtime_of: Callable[[Any, Requester], Plan | None] = lambda job, requester: None
+    """The plan of a new, valid job whose runtime the user may not read, as if that added nothing.
+
+    None if nothing can be said without the runtime. Raises `UnplannableError`.
+    """
     restart_limit_of: Callable[[Any], int | None]
     ready_of: Callable[[Any], Mapping[str, str]]
     """By role, as `3/4`: the roles that a table of jobs shows."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, name_of
 from tfjob_controller.kinds.names import KIND_NAMES
-from tfjob_controller.kube.names import name_violation, namespace_violation
+from tfjob_controller.kube.names import image_violation, name_violation, namespace_violation
 from tfjob_controller.util.timestamps import parse_duration
 
 if TYPE_CHECKING:
@@ -186,6 +186,13 @@ def volume_argument(text: str) -> tuple[str, dict[str, Any]]:
 def object_name_argument(text: str) -> str:
     if violation := name_violation(text):
         raise _no_name(text, "an object", violation)
+    return text
+
+
+def image_argument(text: str) -> str:
+    """An image; empty for none."""
+    if text and (violation := image_violation(text)):
+        raise _no_name(text, "an image", violation)
     return text
 
 

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from tfjob_controller.kubectl.argumenttypes import (
     claim_argument,
     count_argument,
+    image_argument,
     job_or_number_argument,
     name_argument,
     number_argument,
@@ -39,7 +40,8 @@ PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 def _add_submit(parser: ArgumentParser) -> None:
     parser.usage = "kubectl tfjob submit NAME --image IMAGE [flags] [-- COMMAND [ARGUMENT ...]]"
     parser.add_argument("name", metavar="NAME", type=name_argument, help="the name of the job")
-    parser.add_argument("--image", default="", help="image of all replicas; optional if a TrainJob's runtime has one")
+    of_all = "image of all replicas; optional if a TrainJob's runtime has one"
+    parser.add_argument("--image", type=image_argument, default="", help=of_all)
     parser.add_argument(
         "--image-pull-policy", choices=PULL_POLICIES, help="TrainJobs accept IfNotPresent only, their default"
     )
@@ -54,7 +56,7 @@ def _add_submit(parser: ArgumentParser) -> None:
         help="number of parameter servers, which run TensorFlow's standard server",
     )
     of_ps = "image of the parameter servers; default: tfImage of the controller's config file"
-    add("--ps-image", metavar="IMAGE", help=of_ps)
+    add("--ps-image", type=image_argument, metavar="IMAGE", help=of_ps)
     add("--master", action="store_true", default=None, help="add a master; default: only without --workers")
     add = parser.add_argument_group("TrainJobs").add_argument
     add("--nodes", type=positive_argument, metavar="N", help="the number of nodes")

@@ -82,6 +82,9 @@ def _error_output(error: Exception, session: Session) -> tuple[str, int] | None:
     shown = error.api_error if isinstance(error, ClientError) else error
     if isinstance(shown, ApiError):
         if shown.is_unauthorized and session.has_token:
-            return f"{shown.message}: the API server of {session.origin} refused the token that --token gives", EXIT_FAILED
+            return (
+                f"{shown.message}: the API server of {session.origin} refused the token that --token gives",
+                EXIT_FAILED,
+            )
         return error_text(shown, session.origin, session.listing), EXIT_FAILED
     return (str(error), EXIT_FAILED) if isinstance(error, ClientError) else None

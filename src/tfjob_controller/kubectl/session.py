@@ -39,6 +39,7 @@ class Session:
         self._logs = logs
         self._config: Config | None = None
         self._transport: Transport | None = None
+        self._warnings: set[str] = set()
 
     @property
     def config(self) -> Config:
@@ -62,7 +63,9 @@ class Session:
                 before_first_line(_log_to_standard_error)
             agent = default_user_agent().replace("tfjob-controller", "kubectl-tfjob", 1)
             reported = self._print_request if self.verbosity >= REQUESTS_LEVEL else None
-            self._transport = Transport(self.config, qps=0, user_agent=agent, on_attempt=reported)
+            self._transport = Transport(
+                self.config, qps=0, user_agent=agent, on_attempt=reported, on_warning=self.print_warning
+            )
         return _Once(self._transport, getattr(self._parsed, "request_timeout", 0.0))
 
     @property
@@ -76,6 +79,14 @@ class Session:
         url = urlsplit(self.config.host)
         where = "" if target.startswith("http") else f"{url.scheme}://{url.netloc}"
         print_line(one_line(f"{verb} {where}{target} {code} in {seconds * 1000:.0f} ms"), sys.stderr)
+
+    def print_warning(self, text: str) -> None:
+        """Prints a warning to standard error, as kubectl does; once, since the children of a job have the same."""
+        from tfjob_controller.kubectl.output import print_notice
+
+        if text not in self._warnings:
+            self._warnings.add(text)
+            print_notice(f"Warning: {text}")
 
     @property
     def namespace(self) -> str:

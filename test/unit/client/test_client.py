@@ -110,7 +110,7 @@ def test_a_cluster_without_the_kinds_is_distinguished_from_one_without_the_job()
 
 def test_a_login_page_instead_of_a_job_is_reported() -> None:
     with pytest.raises(ClientError, match="is not a job: check for a proxy in between"):
-        over(b"{}", b"<html>").submit(tfjob("a", image="i"))
+        over(b"{}", b"{}", b"<html>").submit(tfjob("a", image="i"))
 
 
 def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:

@@ -114,6 +114,48 @@ def test_children_have_what_the_runtime_says() -> None:
         assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", "theirs")
 
 
+PODS = "/api/v1/namespaces/ns/pods"
+NO_CLASS = ApiError(403, "Forbidden", 'pods "a-x" is forbidden: no PriorityClass with name nope was found')
+
+
+def test_a_pod_of_each_child_is_tried_and_what_admission_refuses_is_a_warning() -> None:
+    server, shown = Server({PODS: NO_CLASS}), list[str]()
+    Client.over(server, "ns").submit(tfjob("a", image="i", workers=2), warn=shown.append)
+    assert shown == ["Kubernetes would refuse the pods of master and worker: no PriorityClass with name nope was found"]
+    tried = server.posted(PODS)
+    assert [pod.body["metadata"]["generateName"] for pod in tried] == ["a-master-0000-0-", "a-worker-0000-0-"]
+    templates = [child.body["spec"]["template"] for child in server.posted(CHILDREN)]
+    assert [pod.body["spec"] for pod in tried] == [template["spec"] for template in templates]
+    assert all(
+        template["metadata"].items() <= pod.body["metadata"].items()
+        for pod, template in zip(tried, templates, strict=True)
+    )
+    assert all(pod.query["dryRun"] == "All" for pod in tried)
+    with pytest.warns(UserWarning, match="no PriorityClass with name nope"):
+        Client.over(server, "ns").submit(tfjob("a", image="i"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(403, "Forbidden", 'pods is forbidden: User "u" cannot create resource "pods" in API group ""'),
+        ApiError(400, "BadRequest", 'admission webhook "x" does not support dry run'),
+        ApiError(500, "InternalError", 'failed calling webhook "x"'),
+    ],
+    ids=["right", "webhook", "failure"],
+)
+def test_other_refusals_of_a_pod_are_no_warnings(error: ApiError) -> None:
+    shown = list[str]()
+    Client.over(Server({PODS: error}), "ns").submit(tfjob("a", image="i"), warn=shown.append)
+    assert shown == []
+
+
+def test_an_image_that_no_registry_can_have_is_refused() -> None:
+    assert refused(tfjob("a", image="bad image")).startswith(
+        "the image 'bad image' of master cannot be pulled: it must"
+    )
+
+
 INVALID = ApiError(
     422,
     "Invalid",
@@ -195,7 +237,35 @@ def test_a_runtime_that_is_missing_is_also_refused_where_the_others_may_not_be_l
 @pytest.mark.parametrize("error", [FORBIDDEN, NO_SUCH_KIND], ids=["forbidden", "no-such-kind"])
 def test_a_user_who_may_not_read_runtimes_is_not_refused(fields: dict[str, Any], error: ApiError) -> None:
     answers = {f"{RUNTIMES}/{name}": error for name in ("mine", "torch-distributed")}
-    assert submitted(train_manifest(**fields), answers) == []
+    assert len(submitted(train_manifest(**fields), answers)) == (1 if "framework" in fields else 0)
+
+
+OF_MOUNT = ApiError(
+    422, "Invalid", "…", causes=[("spec.template.spec.containers[0].volumeMounts[0].name", 'Not found: "x"')]
+)
+
+
+@pytest.mark.parametrize(
+    ("container", "answers", "problem"),
+    [
+        ({"name": "other", "env": []}, {}, "spec.podSpecOverrides[0].containers[0].name: there is no container other"),
+        (
+            {"name": "node", "volumeMounts": [{"name": "x", "mountPath": "/x"}]},
+            {CHILDREN: OF_MOUNT},
+            'Kubernetes refuses the pods of node: spec.containers[0].volumeMounts[0].name: Not found: "x"',
+        ),
+    ],
+    ids=["container", "mount"],
+)
+def test_what_only_a_runtime_that_may_not_be_read_could_provide_is_a_warning(
+    container: dict[str, Any], answers: Answers, problem: str
+) -> None:
+    server, shown = Server({f"{RUNTIMES}/torch-distributed": FORBIDDEN, **answers}), list[str]()
+    overrides = [{"targetJobs": [{"name": "node"}], "containers": [container]}]
+    Client.over(server, "ns").submit(train_manifest(framework="torch", podSpecOverrides=overrides), warn=shown.append)
+    (warning,) = shown
+    assert warning.startswith(problem)
+    assert warning.endswith(" (you may not read the job's runtime, which may provide it)")
 
 
 @pytest.mark.parametrize("path", [RUNTIMES, OF_NAMESPACE])

@@ -94,7 +94,8 @@ async def new_job(request: Request) -> Response:
             change = _written if action == "write" else _read
             return _page(request, await turns.run(user.person, lambda: change(shown)))
         manifest = await turns.run(user.person, lambda: _agreed(shown))
-        job = await rendering.read(request, lambda: _submit(user, manifest, action != "create"))
+        warnings: list[str] = []
+        job = await rendering.read(request, lambda: _submit(user, manifest, action != "create", warnings.append))
     except FormError as error:
         return _page(request, replace(shown, problems=_problem(error)))
     except TextError as error:
@@ -103,9 +104,8 @@ async def new_job(request: Request) -> Response:
         message = rendering.message_of(error, user.origin)
         return _page(request, replace(shown, problems=problems_of(error, message)))
     if action != "create":
-        return _page(
-            request, replace(shown, good=f"The API server would create {job.kind} {job.namespace}/{job.name}.")
-        )
+        good = f"The API server would create {job.kind} {job.namespace}/{job.name}."
+        return _page(request, replace(shown, good=" ".join((good, *(f"Warning: {text}." for text in warnings)))))
     target = rendering.job_url(job.namespace, job.kind, job.name)
     if request.headers.get("hx-request"):
         return Response(status_code=204, headers={"HX-Redirect": target})
@@ -169,8 +169,8 @@ def _agreed(shown: _State) -> Manifest:
     return manifest
 
 
-def _submit(user: User, manifest: Manifest, dry_run: bool) -> Job:
-    return user.client.submit(_without_empty_name(manifest), dry_run=dry_run)
+def _submit(user: User, manifest: Manifest, dry_run: bool, warn: Callable[[str], None]) -> Job:
+    return user.client.submit(_without_empty_name(manifest), dry_run, warn)
 
 
 def _without_empty_name(manifest: Manifest) -> Manifest:

@@ -78,6 +78,12 @@ def _preview(job: TrainJob, requester: Requester) -> Plan | None:
     return preview_plan(job, requester)
 
 
+def _preview_without_runtime(job: TrainJob, requester: Requester) -> Plan | None:
+    from tfjob_controller.kinds.trainjob.preview import preview_plan_without_runtime
+
+    return preview_plan_without_runtime(job, requester)
+
+
 def _percentage(job: TrainJob) -> int | None:
     report = job.status.trainer_status
     return report.progress_percentage if report is not None else None
@@ -103,6 +109,7 @@ CLIENT_KIND = ClientKind(
     problem_of=_problem,
     plan_of=_plan,
     preview_of=_preview,
+    preview_without_runtime_of=_preview_without_runtime,
     restart_limit_of=lambda job: job.spec.max_restarts,
     ready_of=lambda job: {"node": job.status.nodes} if job.status.nodes else {},
     ends_with_chief=lambda job: LAUNCHER in _steps(job),

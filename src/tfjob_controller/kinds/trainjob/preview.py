@@ -1,6 +1,7 @@
 """The plan of a TrainJob that is about to be created, for its user: see `ClientKind.preview_of`.
 
-Nothing is known where the user may not read runtimes, or a framework was added to the controller alone.
+Nothing is certain where the user may not read runtimes, as with a role in one namespace, or a framework was added to
+the controller alone.
 """
 
 from __future__ import annotations
@@ -42,7 +43,21 @@ def preview_plan(job: TrainJob, requester: Requester) -> Plan | None:
         namespaced, cluster = _runtimes(job, requester)
     except _UnknownError:
         return None
-    resolved = RuntimeResolver(namespaced, cluster).resolve(job, server_now(requester))
+    return _plan(job, RuntimeResolver(namespaced, cluster), requester)
+
+
+def preview_plan_without_runtime(job: TrainJob, requester: Requester) -> Plan | None:
+    """Returns the plan of a job of a built-in framework that names no runtime, as if its runtime added nothing.
+
+    None for other jobs. Raises `UnplannableError`.
+    """
+    if job.spec.runtime_ref is not None or _is_added(_framework_by_name(job)):
+        return None
+    return _plan(job, RuntimeResolver({}, {}), requester)
+
+
+def _plan(job: TrainJob, runtimes: RuntimeResolver, requester: Requester) -> Plan:
+    resolved = runtimes.resolve(job, server_now(requester))
     identified = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, uid=_UID))
     return build_train_plan(Recipe(identified, resolved.framework, resolved.spec, ControllerConfig()))
 

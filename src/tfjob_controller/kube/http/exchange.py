@@ -234,7 +234,9 @@ class ResponseParser:
         self._is_in_body = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        # Several warnings are several headers; of other headers the last one counts.
+        self._headers[key] = f"{self._headers[key]}, {text}" if key == "warning" and key in self._headers else text
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import platform
 import random
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,9 @@ MAX_RETRIES = 10
 # The first delay suits a connection that broke by chance, the last one an API server that restarts.
 FIRST_DELAY_SECONDS = 0.1
 MAX_DELAY_SECONDS = 2.0
+
+# Kubernetes' own warnings have this code.
+_WARNING = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 
 # With Retry-After, the server sent these before it handled the request.
 _NOT_CARRIED_OUT = (429, 503)
@@ -125,6 +129,7 @@ class Transport:
     `qps` of zero or less means no limit. `pool_size` limits the number of concurrent requests. `verbose`: see
     the module; even a debug line that is not written would cost 9 µs per request. A response that is no stream and has
     more than `max_response_bytes` is an `ApiError` with the reason `RESPONSE_TOO_LARGE`; with 0 there is no bound.
+    `on_warning` gets each warning of a response, in the thread of the request.
     """
 
     def __init__(
@@ -139,6 +144,7 @@ class Transport:
         observer: TransportObserver | None = None,
         verbose: bool = False,
         on_attempt: Callable[[str, str, str, float], None] | None = None,
+        on_warning: Callable[[str], None] | None = None,
         max_response_bytes: int = 0,
     ) -> None:
         self._clock = clock or RealClock()
@@ -150,6 +156,7 @@ class Transport:
         self._observer: TransportObserver = observer or _Unobserved()
         self._verbose = verbose
         self._on_attempt = on_attempt
+        self._on_warning = on_warning
         self._max_bytes = max_response_bytes
         self._lock = threading.Lock()
         self._pools = _Pools(config, pool_size)
@@ -281,6 +288,9 @@ class Transport:
             )
             code = str(response.status)
             self._note_date(response.headers.get("date"), begin, self._clock.monotonic())
+            if self._on_warning is not None:
+                for warning in parse_warnings(response.headers.get("warning", "")):
+                    self._on_warning(warning)
         except ResponseTooLargeError as error:
             is_unknown = call.method != "GET"
             raise ApiError(413, RESPONSE_TOO_LARGE, f"{self._host}: {error}", outcome_unknown=is_unknown) from error
@@ -364,6 +374,12 @@ def is_outcome_unknown(method: str, status: int, retry_after_seconds: float | No
     own time-out while the handler continues.
     """
     return method != "GET" and status >= 500 and not (status == 503 and retry_after_seconds is not None)
+
+
+def parse_warnings(header: str) -> list[str]:
+    """The texts of a Warning header. Source: apimachinery pkg/util/net/http.go (ParseWarningHeaders)."""
+    texts = (text.encode("latin-1").decode("utf-8", "replace") for text in _WARNING.findall(header))
+    return [re.sub(r"\\(.)", r"\1", text) for text in texts]
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:

@@ -32,7 +32,7 @@ def submit(session: Session, parsed: Namespace) -> int:
         raise UsageError(str(error)) from None
     if parsed.dry_run == CLIENT:
         return _print_manifest(manifest, parsed.output or YAML)
-    job = session.client.submit(manifest, dry_run=parsed.dry_run == SERVER)
+    job = session.client.submit(manifest, parsed.dry_run == SERVER, session.print_warning)
     try:
         if parsed.output:
             _print_manifest(job.manifest, parsed.output)

@@ -167,6 +167,12 @@ def test_header_names_are_returned_in_lower_case(serve: Serve) -> None:
 
 
 @with_both_parsers
+def test_of_several_warnings_each_is_returned(serve: Serve) -> None:
+    sent = b'HTTP/1.1 200 OK\r\nWarning: 299 - "a"\r\nwarning: 299 - "b"\r\nContent-Length: 0\r\n\r\n'
+    assert send(serve([sent]).pool).headers["warning"] == '299 - "a", 299 - "b"'
+
+
+@with_both_parsers
 @pytest.mark.parametrize(
     "first",
     [

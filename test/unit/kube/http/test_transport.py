@@ -560,6 +560,21 @@ MEGABYTE = b" " * 1_000_000
 
 
 @pytest.mark.parametrize(
+    ("header", "warnings"),
+    [
+        ('299 - "use \\"v2\\", it is stable"', ['use "v2", it is stable']),
+        ('299 - "a", 299 kube-apiserver/1.36 "b" "Sun, 06 Nov 1994 08:49:37 GMT", 199 - "other"', ["a", "b"]),
+        ("malformed", []),
+    ],
+)
+def test_each_warning_of_a_response_is_reported(net: Net, header: str, warnings: list[str]) -> None:
+    reported: list[str] = []
+    server = net.serve(lambda _: Answer(headers={"Warning": header}))
+    net.connect(server.url, on_warning=reported.append).request("GET", "/x")
+    assert reported == warnings
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         pytest.param(Answer(body=MEGABYTE * 50), id="plain"),

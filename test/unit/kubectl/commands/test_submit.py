@@ -141,6 +141,8 @@ def test_an_elastic_job_has_from_min_nodes_to_nodes(capsys: pytest.CaptureFixtur
         (["--pvc", "Data:/data"], "--pvc: 'Data' cannot be the name of an object: it must be of lower-case letters"),
         (["--pvc", "a:/data", "--volume", "emptydir:/data"], "two volumes at /data: give each its own path"),
         (["--volume", "data:/data"], "--volume: must be configmap/NAME:PATH, secret/NAME:PATH, emptydir:PATH or"),
+        (["--image", "bad image"], "--image: 'bad image' cannot be the name of an image: it must be [REGISTRY/]REPO"),
+        (["--ps", "1", "--ps-image", "Train"], "--ps-image: 'Train' cannot be the name of an image"),
         (["--label", "team"], "--label: must be KEY=VALUE, not 'team'"),
         (["--env-from-secret", "s3cr3t"], "--env-from-secret: must be NAME=SECRET/KEY, such as TOKEN=registry/token"),
     ],
