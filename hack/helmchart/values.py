@@ -104,7 +104,8 @@ def _crds() -> Iterator[Value]:
     yield Value(
         "admissionPolicies.enabled",
         True,
-        "Restrict by ValidatingAdmissionPolicies which objects the programs may write.",
+        "Restrict by ValidatingAdmissionPolicies which objects the programs may write; with kubeflowV1, also refuse "
+        "invalid jobs.",
     )
 
 

@@ -170,11 +170,24 @@ def test_the_pod_groups_of_every_backend_have_a_policy_too(backend: str) -> None
 def test_a_policy_that_cannot_be_evaluated_refuses_and_its_messages_end_no_job(policy: Object) -> None:
     """The controller tries again what is forbidden, and ends a job for what is invalid."""
     assert policy["spec"]["failurePolicy"] == "Fail"
+    is_of_account = "request.userInfo.username == " in conditions_of(policy)[0]["expression"]
     for each in policy["spec"]["validations"]:
         assert each["reason"] == "Forbidden"
-        assert each["message"].startswith(
+        assert not is_of_account or each["message"].startswith(
             ("the controller", "the gang scheduler", "of the spec of a job the controller")
         )
+
+
+def test_only_the_policies_for_jobs_of_users_apply_to_all_accounts() -> None:
+    """A change that leaves the spec as it is passes them, so that no job is stuck that was there before."""
+    of_all = {
+        policy["metadata"]["name"]: conditions_of(policy)
+        for policy in (param.values[0] for param in objects("ValidatingAdmissionPolicy"))
+        if "request.userInfo" not in conditions_of(policy)[0]["expression"]
+    }
+    passes = "request.operation == 'CREATE' || object.?spec != oldObject.?spec"
+    names = (f"tfjob-controller-kubeflow-v1-{name}" for name in ("validation", "deprecations"))
+    assert of_all == {name: [{"name": "spec-is-new", "expression": passes}] for name in names}
 
 
 @pytest.mark.parametrize("role", objects("ClusterRole"))
