@@ -41,13 +41,13 @@ class Counted:
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
 
-    def job_created(self) -> None:
+    def job_created(self, kind: str, namespace: str) -> None:
         self.said.append(("created",))
 
     def job_running(self, seconds_since_creation: float) -> None:
         self.said.append(("running", seconds_since_creation))
 
-    def job_restarted(self, restarts: int) -> None:
+    def job_restarted(self, kind: str, namespace: str, restarts: int) -> None:
         self.said.append(("restarted", restarts))
 
     def job_preempted(self) -> None:
@@ -65,8 +65,11 @@ class Counted:
     def steps_repeated(self, count: int) -> None:
         self.said.append(("steps repeated", count))
 
-    def job_finished(self, state: str, seconds_since_start: float | None) -> None:
+    def job_finished(self, kind: str, namespace: str, state: str, seconds_since_start: float | None) -> None:
         self.said.append(("finished", state, seconds_since_start))
+
+    def job_deleted(self, kind: str, namespace: str) -> None:
+        self.said.append(("deleted",))
 
 
 class Recorded:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.controllerbench import NAMESPACE, POD_PATH, SERVICE_PATH, Counted, Recorded, settled, watcher_of
+from prometheus_client import CollectorRegistry
+
+from helpers.controllerbench import NAMESPACE, POD_PATH, SERVICE_PATH, Recorded, settled, watcher_of
 from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi, Object
 from helpers.v1manifests import v1_manifest, v1_replicas
@@ -15,8 +17,9 @@ from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
-from tfjob_controller.kinds.kubeflowv1.kind import V1Adapter, V1Caches
+from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS, V1Adapter, V1Caches
 from tfjob_controller.kube.client import ResourceClient
+from tfjob_controller.telemetry.jobmetrics import JobMetrics
 from tfjob_controller.util.timestamps import format_time
 
 NAME = "example-job"
@@ -29,7 +32,8 @@ class V1Bench:
         self.clock = FakeClock()
         self.api = MemoryApi(self.clock)
         self.kind, self.resource = kind, V1_RESOURCES[kind]
-        self.recorder, self.counted = Recorded(self.api, kind), Counted()
+        self.recorder, self.registry = Recorded(self.api, kind), CollectorRegistry()
+        self.metrics = JobMetrics(self.registry, V1_JOB_KINDS[0].series)
         self.path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/{self.resource.plural}"
         self.restart(gangs)
 
@@ -55,7 +59,7 @@ class V1Bench:
             self.caches.children.snapshots(),
             self.caches.children.writer(Fanout(0)),
             self.recorder,
-            self.counted,
+            self.metrics,
             self.clock,
         )
 

@@ -292,6 +292,7 @@ class Reconciler(Generic[ObjectT]):
             # A conflict means that another job has the name by now.
             return DONE if error.is_conflict else outcome_of(error, f"delete {meta.name}")
         self._deletions[key] = meta.uid
+        self._observer.job_deleted(self._kind.resource.kind, meta.namespace)
         log.info("job deleted: its time to live is over")
         return DONE
 
@@ -409,7 +410,7 @@ class Reconciler(Generic[ObjectT]):
         if change is not None:
             self._store.assume(self._client.patch(meta.namespace, meta.name, change, subresource="status"))
         record.debounce.record_write(before, result)
-        observe_status(self._observer, before, result.status, self._clock.now())
+        observe_status(self._observer, self._kind.resource.kind, before, result.status, self._clock.now())
         events = self._events.events(job, result.status, result.events) if self._events is not None else result.events
         self._reporter.report_status(job, events)
         return None

@@ -174,13 +174,14 @@ class StatusDebounce:
 
 
 class JobObserver(Protocol):
-    """Counts the transitions of jobs."""
+    """Counts the transitions of jobs. `kind` and `namespace` are those of the job."""
 
-    def job_created(self) -> None: ...
+    def job_created(self, kind: str, namespace: str) -> None: ...
 
     def job_running(self, seconds_since_creation: float) -> None: ...
 
-    def job_restarted(self, restarts: int) -> None: ...
+    def job_restarted(self, kind: str, namespace: str, restarts: int) -> None: ...
+
     def job_preempted(self) -> None: ...
 
     def job_resized(self, direction: str, reason: str) -> None: ...
@@ -191,16 +192,19 @@ class JobObserver(Protocol):
 
     def steps_repeated(self, count: int) -> None: ...
 
-    def job_finished(self, state: str, seconds_since_start: float | None) -> None: ...
+    def job_finished(self, kind: str, namespace: str, state: str, seconds_since_start: float | None) -> None: ...
+
+    def job_deleted(self, kind: str, namespace: str) -> None:
+        """Counts a job that the controller has deleted."""
 
 
-def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus, now: datetime) -> None:
-    """Reports the transitions from the status of `job` to `new`, which was just written."""
-    old = job.status
+def observe_status(observer: JobObserver, kind: str, job: TrainingJob, new: TrainingStatus, now: datetime) -> None:
+    """Reports the transitions from the status of `job`, which is of this kind, to `new`, which was just written."""
+    old, namespace = job.status, job.metadata.namespace
     if not old.phase:
-        observer.job_created()
+        observer.job_created(kind, namespace)
     if new.restarts > old.restarts:
-        observer.job_restarted(new.restarts - old.restarts)
+        observer.job_restarted(kind, namespace, new.restarts - old.restarts)
     if _is_preempted(new) and not _is_preempted(old):
         observer.job_preempted()
     if old.scaling is not None and new.scaling is not None and new.scaling.replicas != old.scaling.replicas:
@@ -211,7 +215,7 @@ def observe_status(observer: JobObserver, job: TrainingJob, new: TrainingStatus,
         observer.job_running(_seconds_between(job.metadata.creation_timestamp, now) or 0.0)
     if is_finished(new) and not is_finished(old):
         ended = parse_time(new.completion_time) if new.completion_time else now
-        observer.job_finished(new.state, _seconds_between(new.start_time, ended))
+        observer.job_finished(kind, namespace, new.state, _seconds_between(new.start_time, ended))
 
 
 def _is_preempted(status: TrainingStatus) -> bool:

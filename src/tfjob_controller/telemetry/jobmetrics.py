@@ -6,11 +6,16 @@ kept between two scrapes, a job has the metrics that its spec names, and above `
 until so many have series; others are counted. The values come from statuses, which administrators of a namespace can
 edit, so values that are not numbers, and more metrics than a spec can name, are ignored. For the same reason, the
 phases, states and types that a namespace has series of are limited.
+
+Jobs of `kubeflow.org/v1` have the counters of training-operator as well (pkg/common/metrics.go of its branch
+release-1.9), by namespace and framework. A namespace that comes and goes leaves no series for ever: the number of pairs
+is limited, and that which has been counted longest ago is dropped.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +23,7 @@ from datetime import datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tfjob_controller.api.common.status import MAX_METRICS
 from tfjob_controller.jobs.trainingjob import TrainingJob
@@ -40,6 +45,8 @@ class JobSeries:
     """Whether there are series of the number of workers, and of its changes from the start on."""
     replica_type: Callable[[str], str] = str
     """Returns the type of a role's replicas as the API of these jobs names it."""
+    frameworks: tuple[tuple[str, str], ...] = ()
+    """The kinds that training-operator's counters have, with the names of their frameworks."""
 
 
 class JobMetrics:
@@ -95,15 +102,20 @@ class JobMetrics:
             registry=registry,
             buckets=_DURATION_BUCKETS,
         )
+        self._counts = FrameworkCounts(dict(series.frameworks))
+        if series.frameworks:
+            registry.register(self._counts)
 
-    def job_created(self) -> None:
+    def job_created(self, kind: str, namespace: str) -> None:
         self._created.inc()
+        self._counts.add(kind, namespace, "created")
 
     def job_running(self, seconds_since_creation: float) -> None:
         self._time_to_running.observe(seconds_since_creation)
 
-    def job_restarted(self, restarts: int) -> None:
+    def job_restarted(self, kind: str, namespace: str, restarts: int) -> None:
         self._restarts.inc(restarts)
+        self._counts.add(kind, namespace, "restarted")
 
     def job_preempted(self) -> None:
         self._preemptions.inc()
@@ -120,10 +132,63 @@ class JobMetrics:
     def steps_repeated(self, count: int) -> None:
         self._repeated_steps.inc(count)
 
-    def job_finished(self, state: str, seconds_since_start: float | None) -> None:
+    def job_finished(self, kind: str, namespace: str, state: str, seconds_since_start: float | None) -> None:
         self._finished.labels(state).inc()
+        self._counts.add(kind, namespace, "successful" if state == "Succeeded" else "failed")
         if seconds_since_start is not None:
             self._duration.observe(seconds_since_start)
+
+    def job_deleted(self, kind: str, namespace: str) -> None:
+        self._counts.add(kind, namespace, "deleted")
+
+
+# Five series each.
+MAX_COUNTED = 1000
+_COUNTED = {
+    "created": "Jobs of kubeflow.org/v1 that this controller started to manage.",
+    "deleted": "Jobs of kubeflow.org/v1 that were deleted because their time to live was over.",
+    "successful": "Jobs of kubeflow.org/v1 that succeeded.",
+    "failed": "Jobs of kubeflow.org/v1 that failed.",
+    "restarted": "How often jobs of kubeflow.org/v1 were restarted. Replicas that restart together count once.",
+}
+
+
+class FrameworkCounts:
+    """`training_operator_jobs_*_total`. Thread-safe."""
+
+    def __init__(self, frameworks: Mapping[str, str]) -> None:
+        """`frameworks` has the name of the framework by kind; other kinds are not counted."""
+        self._frameworks = frameworks
+        self._lock = threading.Lock()
+        # By namespace and framework; that which has been counted last is at the end.
+        self._counts: dict[tuple[str, str], Tally[str]] = {}
+
+    def add(self, kind: str, namespace: str, transition: str) -> None:
+        framework = self._frameworks.get(kind)
+        if framework is None:
+            return
+        labels = (namespace, framework)
+        with self._lock:
+            counts = self._counts[labels] = self._counts.pop(labels, Tally())
+            counts[transition] += 1
+            if len(self._counts) > MAX_COUNTED:
+                del self._counts[next(iter(self._counts))]
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._family(transition) for transition in _COUNTED]
+
+    def collect(self) -> Iterable[Metric]:
+        with self._lock:
+            counts = sorted((labels, dict(tally)) for labels, tally in self._counts.items())
+        families = [self._family(transition) for transition in _COUNTED]
+        for labels, tally in counts:
+            for transition, family in zip(_COUNTED, families, strict=True):
+                family.add_metric(labels, tally.get(transition, 0))
+        return families
+
+    def _family(self, transition: str) -> CounterMetricFamily:
+        name = f"training_operator_jobs_{transition}"
+        return CounterMetricFamily(name, _COUNTED[transition], labels=["job_namespace", "framework"])
 
 
 class JobCollector:

@@ -17,6 +17,7 @@ from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingJob, TrainingS
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.telemetry import jobmetrics
 from tfjob_controller.telemetry.jobmetrics import (
+    MAX_COUNTED,
     CheckpointCollector,
     CheckpointOfJob,
     JobCollector,
@@ -144,3 +145,24 @@ def test_a_value_that_somebody_wrote_into_a_status_costs_its_own_series_and_no_o
 def test_a_status_with_thousands_of_metrics_has_no_more_series_than_a_spec_can_name() -> None:
     jobs = [("TrainJob", "ns", "a", {f"metric-{number}": "1" for number in range(10_000)})]
     assert len(metrics(jobs)) == MAX_METRICS
+
+
+def test_the_counters_of_training_operator_forget_the_namespaces_that_were_counted_longest_ago() -> None:
+    registry = CollectorRegistry()
+    metrics = JobMetrics(registry, JobSeries("kubeflow_v1_job", frameworks=(("JAXJob", "jax"),)))
+    for number in range(MAX_COUNTED):
+        metrics.job_created("JAXJob", f"n{number}")
+    metrics.job_deleted("JAXJob", "n0")
+    metrics.job_created("JAXJob", "new")
+
+    def created(namespace: str) -> float | None:
+        labels = {"job_namespace": namespace, "framework": "jax"}
+        return registry.get_sample_value("training_operator_jobs_created_total", labels)
+
+    assert (created("n0"), created("n1"), created("n2"), created("new")) == (1, None, 1, 1)
+
+
+def test_other_kinds_have_no_counters_of_training_operator() -> None:
+    registry = CollectorRegistry()
+    JobMetrics(registry, JobSeries("tfjob")).job_created("TFJob", "a")
+    assert not [family.name for family in registry.collect() if family.name.startswith("training_operator")]

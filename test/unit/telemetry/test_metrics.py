@@ -96,13 +96,13 @@ def test_workers_are_counted_of_jobs_that_go_on(metrics: Metrics) -> None:
 
 
 def test_starts_restarts_and_ends_of_jobs_are_counted(metrics: Metrics) -> None:
-    metrics.jobs[TFJOBS].job_created()
+    metrics.jobs[TFJOBS].job_created("TFJob", "a")
     metrics.jobs[TFJOBS].job_running(3.0)
-    metrics.jobs[TFJOBS].job_restarted(2)
+    metrics.jobs[TFJOBS].job_restarted("TFJob", "a", 2)
     metrics.jobs[TFJOBS].job_preempted()
     metrics.jobs[TFJOBS].job_resized("down", "autoscaler")
-    metrics.jobs[TFJOBS].job_finished("Succeeded", 60.0)
-    metrics.jobs[TFJOBS].job_finished("Failed", None)
+    metrics.jobs[TFJOBS].job_finished("TFJob", "a", "Succeeded", 60.0)
+    metrics.jobs[TFJOBS].job_finished("TFJob", "a", "Failed", None)
     assert value(metrics, "tfjob_created_total") == 1
     assert value(metrics, "tfjob_time_to_running_seconds_sum") == 3.0
     assert value(metrics, "tfjob_restarts_total") == 2
@@ -172,7 +172,7 @@ def test_no_label_is_called_after_a_job_or_pod(metrics: Metrics) -> None:
 
 
 def test_the_exposition_is_text_that_names_its_version_and_has_no_second_series_of_times(metrics: Metrics) -> None:
-    metrics.jobs[TFJOBS].job_created()
+    metrics.jobs[TFJOBS].job_created("TFJob", "a")
     content_type, body = metrics.exposition("text/plain")
     assert content_type.startswith("text/plain")
     assert b'tfjob_controller_build_info{version="1.2.3"} 1.0' in body

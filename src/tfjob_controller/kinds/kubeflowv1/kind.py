@@ -52,7 +52,7 @@ V1_DEBOUNCE_SECONDS = 2.0
 # The variable by which training-operator is told how names of hosts end.
 _CLUSTER_DOMAIN = "CUSTOM_CLUSTER_DOMAIN"
 # All kinds share their series.
-_SERIES = JobSeries("kubeflow_v1_job")
+_SERIES = JobSeries("kubeflow_v1_job", frameworks=tuple((kind.kind, kind.framework) for kind in V1_KINDS.values()))
 # How many finished jobs are remembered as cleaned up. Others are looked at once more when something of them changes.
 _REMEMBERED = 50_000
 
