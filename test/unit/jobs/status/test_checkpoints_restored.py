@@ -228,5 +228,5 @@ def test_the_status_says_what_the_job_went_on_from_and_how_many_steps_are_done_a
     ]
     assert from_wire(to_wire(result.status, TrainJobStatus())).checkpoint == result.status.checkpoint
     counted = Counted()
-    observe_status(counted, cluster.work, result.status, cluster.now)
+    observe_status(counted, "TrainJob", cluster.work, result.status, cluster.now)
     assert ("steps repeated", 7) in counted.said

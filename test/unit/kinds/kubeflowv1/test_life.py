@@ -12,6 +12,7 @@ from helpers.kindplans import PLANS
 from helpers.v1bench import NAME, V1Bench
 from helpers.v1manifests import v1_job
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
+from tfjob_controller.api.kubeflowv1.types import V1_KINDS
 from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS, v1_work
 from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
 
@@ -49,7 +50,10 @@ def variables(bench: V1Bench, replica: str) -> dict[str, str]:
 
 
 def test_exactly_the_replicas_that_are_pods_without_jobs_have_a_restart_policy_of_their_own() -> None:
-    of_v1 = [build_v1_plan(with_defaults(v1_job(kind.resource.kind, {"Worker": 1}))) for kind in V1_JOB_KINDS]
+    of_v1 = [
+        build_v1_plan(with_defaults(v1_job(kind.resource.kind, dict.fromkeys(V1_KINDS[kind.resource.kind].types, 1))))
+        for kind in V1_JOB_KINDS
+    ]
     for plan in (*PLANS.values(), *of_v1):
         assert {bool(role.restart_policy) for role in plan.replicas.roles} == {plan.carrier is not None}
 

@@ -220,7 +220,7 @@ def test_a_saved_checkpoint_is_in_the_status_counted_and_an_event() -> None:
         "uri": "s3://b/c/data",
         "saved": 1,
     }
-    observe_status(counted, trainjob_work(cluster.job), result.status, cluster.now)
+    observe_status(counted, "TrainJob", trainjob_work(cluster.job), result.status, cluster.now)
     assert counted.said == [("checkpoints saved", 1)]
     again = replace(cluster.job, status=to_wire(result.status, cluster.job.status))
     assert next_status(evaluate(trainjob_work(again), cluster.plan, observed, cluster.now)).events == ()
@@ -313,5 +313,5 @@ def test_each_phase_of_a_job_is_counted_once() -> None:
         cluster.settle()
         each()
         cluster.settle()
-        observe_status(counted, before, cluster.status, cluster.now)
+        observe_status(counted, "TrainJob", before, cluster.status, cluster.now)
     assert [each[0] for each in counted.said] == ["created", "running", "finished"]
