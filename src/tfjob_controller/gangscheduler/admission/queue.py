@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -65,6 +66,14 @@ class NodeRequests(Protocol):
         """Returns the request by which nodes were provided for a gang, if any."""
 
 
+@dataclass(slots=True)
+class _Writes:
+    """When a gang's status was written last, and until when a failed write is not repeated. Times are monotonic."""
+
+    written_at: float = 0.0
+    blocked_until: float = 0.0
+
+
 class AdmissionQueue:
     """Holds the waiting gangs. `wake(key, moment)` schedules a gang, in monotonic seconds.
 
@@ -91,8 +100,7 @@ class AdmissionQueue:
         self._node_requests = node_requests
         self._note_of = note_of
         self._gangs: dict[str, Gang] = {}
-        self._written_at: dict[str, float] = {}
-        self._blocked_until: dict[str, float] = {}
+        self._writes: dict[str, _Writes] = {}
 
     def add(self, gang: Gang) -> None:
         """Add or replace a waiting gang."""
@@ -104,17 +112,16 @@ class AdmissionQueue:
 
     def forget(self, key: str) -> None:
         """Forget a deleted gang."""
-        for times in (self._gangs, self._written_at, self._blocked_until):
-            times.pop(key, None)
+        self._gangs.pop(key, None)
+        self._writes.pop(key, None)
 
     def note_written(self, key: str) -> None:
         """Record that the gang's status was written."""
-        self._written_at[key] = self._clock.monotonic()
-        self._blocked_until.pop(key, None)
+        self._writes[key] = _Writes(self._clock.monotonic())
 
     def note_failed(self, key: str, until: float) -> None:
         """Record that a write failed, and is not to be repeated before `until`."""
-        self._blocked_until[key] = until
+        self._writes.setdefault(key, _Writes()).blocked_until = until
 
     def ordered(self) -> Sequence[QueuedGang]:
         """Returns the waiting gangs in queue order, without those that wait for quota: no gang shrinks for them."""
@@ -172,9 +179,10 @@ class AdmissionQueue:
     def _is_deferred(self, gang: Gang, status: GangStatus) -> bool:
         """Reports whether a write has to wait: for a retry, or because only figures changed since a recent one."""
         key, now = key_of(gang), self._clock.monotonic()
-        due = self._blocked_until.get(key, 0.0)
+        writes = self._writes.get(key, _Writes())
+        due = writes.blocked_until
         if due <= now and _without_figures(status) == _without_figures(gang.status):
-            due = self._written_at.get(key, 0.0) + figures_seconds(gang)
+            due = writes.written_at + figures_seconds(gang)
         if due <= now:
             return False
         self._wake(key, due)

@@ -145,14 +145,21 @@ class _Retry:
     note: str
 
 
+@dataclass(slots=True)
+class _Need:
+    """Since when a gang lacks capacity (monotonic), and its last request if that is over."""
+
+    since: float | None = None
+    retry: _Retry | None = None
+
+
 class RequestPlanner:
     """Remembers since when gangs lack capacity and when failed requests are repeated. See the module's docstring."""
 
     def __init__(self, policy: ProvisioningPolicy, quotas_of: QuotaLookup) -> None:
         self._policy = policy
         self._quotas_of = quotas_of
-        self._lacking: dict[str, float] = {}
-        self._retries: dict[str, _Retry] = {}
+        self._needs: dict[str, _Need] = {}
 
     def plan(
         self,
@@ -173,7 +180,8 @@ class RequestPlanner:
             for decision in decisions
             if isinstance(decision, Pending | Unschedulable) and decision.gang_key in by_key
         ]
-        self._forget({decision.gang_key for decision in waiting} | kept.keys())
+        remembered = {decision.gang_key for decision in waiting} | kept.keys()
+        self._needs = {key: need for key, need in self._needs.items() if key in remembered}
         undecided = kept.keys() - {decision.gang_key for decision in waiting}
         for key in undecided:
             self._follow(by_key[key], kept.pop(key), plan, monotonic, now)
@@ -231,11 +239,6 @@ class RequestPlanner:
                 quotas.reserve(gang, valid_pod_sets_of(gang.spec), counts)
         return quotas
 
-    def _forget(self, waiting: set[str]) -> None:
-        for memory in (self._lacking, self._retries):
-            for key in [key for key in memory if key not in waiting]:
-                del memory[key]
-
     def _follow(
         self, gang: Gang, request: ProvisioningRequest, plan: RequestPlan, monotonic: float, now: datetime
     ) -> None:
@@ -246,8 +249,7 @@ class RequestPlanner:
             plan.deletes.append(request)
             number = number_of(request)
             why = f"ProvisioningRequest {name} {_OVER[state]}{f': {message}' if message else ''}"
-            self._retry(key, why, monotonic, now, number)
-            plan.notes[key] = self._retries[key].note
+            plan.notes[key] = self._retry(key, why, monotonic, now, number)
             plan.ended.append(EndedRequest(gang, state, plan.notes[key]))
             return
         plan.current[key] = name
@@ -258,11 +260,14 @@ class RequestPlanner:
         what = "was accepted by the node autoscaler" if is_accepted else "waits for the node autoscaler"
         plan.notes[key] = f"ProvisioningRequest {name} {what}{f': {message}' if message else ''}"
 
-    def _retry(self, key: str, why: str, monotonic: float, now: datetime, number: int = 0) -> None:
-        number = max(number, self._retries[key].number + 1 if key in self._retries else 1)
+    def _retry(self, key: str, why: str, monotonic: float, now: datetime, number: int = 0) -> str:
+        """Remember that a request is over, and when the next one follows. Returns the note that says so."""
+        need = self._needs.setdefault(key, _Need())
+        number = max(number, need.retry.number + 1 if need.retry is not None else 1)
         seconds = min(BACKOFF_SECONDS * 2.0 ** min(number - 1, 16), MAX_BACKOFF_SECONDS)
         at = format_time(now + timedelta(seconds=seconds))
-        self._retries[key] = _Retry(number, monotonic + seconds, f"{why}; the next one follows at {at}")
+        need.retry = _Retry(number, monotonic + seconds, f"{why}; the next one follows at {at}")
+        return need.retry.note
 
     def _consider(
         self,
@@ -276,12 +281,15 @@ class RequestPlanner:
     ) -> None:
         """Plan a request for a gang that has none, if it needs one and no bound forbids it."""
         key, namespace = key_of(gang), gang.metadata.namespace
+        need = self._needs.setdefault(key, _Need())
         if not lacks_capacity(decision) or key == nominated:
-            self._lacking.pop(key, None)
+            need.since = None
             return
-        if monotonic < self._lacking.setdefault(key, monotonic) + self._policy.after_seconds:
+        if need.since is None:
+            need.since = monotonic
+        if monotonic < need.since + self._policy.after_seconds:
             return
-        retry = self._retries.get(key)
+        retry = need.retry
         if retry is not None and monotonic < retry.not_before:
             plan.notes[key] = retry.note
         elif counts[namespace] >= MAX_OF_NAMESPACE:

@@ -50,10 +50,10 @@ def variables(bench: V1Bench, replica: str) -> dict[str, str]:
 
 
 def test_exactly_the_replicas_that_are_pods_without_jobs_have_a_restart_policy_of_their_own() -> None:
-    of_v1 = [
-        build_v1_plan(with_defaults(v1_job(kind.resource.kind, dict.fromkeys(V1_KINDS[kind.resource.kind].types, 1))))
-        for kind in V1_JOB_KINDS
+    jobs = [
+        v1_job(name, dict.fromkeys(V1_KINDS[name].types, 1)) for name in (kind.resource.kind for kind in V1_JOB_KINDS)
     ]
+    of_v1 = [build_v1_plan(with_defaults(job)) for job in jobs]
     for plan in (*PLANS.values(), *of_v1):
         assert {bool(role.restart_policy) for role in plan.replicas.roles} == {plan.carrier is not None}
 
