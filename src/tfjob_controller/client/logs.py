@@ -14,7 +14,7 @@ from tfjob_controller.client.diagnostics.replicas import NOT_STARTED, failure_of
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
-from tfjob_controller.jobs.state.podreasons import in_words, why_never_started
+from tfjob_controller.jobs.state.podreasons import exit_text, why_never_started
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
 from tfjob_controller.jobs.state.replica_state import SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.trainingjob import is_finished
@@ -276,7 +276,7 @@ class _Run:
         """Says that the lines are not those of the program, or that an earlier run failed; empty for a first run."""
         if self.exited is None or (self.is_program and not self.is_running):
             return ""
-        ended = in_words(self.exited)
+        ended = exit_text(self.exited)
         if not self.is_program:
             return f"{self.replica} has not started: its init container {self.container} failed ({ended}); its log:"
         moment = f" at {self.exited.finished_at}" if self.exited.finished_at else ""

@@ -272,7 +272,7 @@ def _cut(value: Any) -> Any:
     if isinstance(value, str):
         return _shortened(value, _GROUP_TEXT)
     if isinstance(value, list):
-        return [_cut_entry(each) for each in value]
+        return [_cut_entry(entry) for entry in value]
     return value
 
 

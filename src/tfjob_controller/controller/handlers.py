@@ -115,7 +115,7 @@ def _is_deletion(old: Object, new: Object) -> bool:
 
 def _pod_transitions(pod: Pod) -> object:
     ends = [(status.restart_count, status.state.terminated) for status in pod.status.container_statuses]
-    return pod.metadata.deletion_timestamp, is_finished(pod), [each for each in ends if any(each)]
+    return pod.metadata.deletion_timestamp, is_finished(pod), [end for end in ends if any(end)]
 
 
 def _gang_transitions(gang: Gang) -> object:

@@ -113,8 +113,8 @@ class PodEvents:
 
     def warnings_of(self, namespace: str, uids: Sequence[str]) -> Mapping[str, str]:
         """Returns the newest warning about the first of the objects, by UID, as far as there is one. Raises nothing."""
-        found = {uid: self._warning_of(namespace, uid) for uid in uids[:MAX_ASKED]}
-        return {uid: warning for uid, warning in found.items() if warning}
+        warnings = {uid: self._warning_of(namespace, uid) for uid in uids[:MAX_ASKED]}
+        return {uid: warning for uid, warning in warnings.items() if warning}
 
     def _warning_of(self, namespace: str, uid: str) -> str:
         if not self._free.acquire(blocking=False):

@@ -299,8 +299,8 @@ class Reconciler(Generic[ObjectT]):
     def _delete_child_jobs(self, job: ObjectT) -> Outcome:
         """Deletes the child Jobs of a finished job with their pods."""
         jobs, *_ = self._snapshots.children_to_stop(job)
-        left = (each for each in jobs if each.metadata.deletion_timestamp is None)
-        result = self._apply(job, Actions(deletes=tuple(build_delete(JOBS, each) for each in left)))
+        left = (child for child in jobs if child.metadata.deletion_timestamp is None)
+        result = self._apply(job, Actions(deletes=tuple(build_delete(JOBS, child) for child in left)))
         self._reporter.report_writes(job, result)
         return RequeueAfter(YIELD_SECONDS) if result.is_partial else outcome_after(result.faults, None)
 

@@ -83,14 +83,14 @@ class ChildClient(Generic[ObjectT]):
 
     def adopt(self, namespace: str, name: str, owner_uid: str, body: Mapping[str, Any]) -> str:
         """Takes the object of that name if the owner controls it; otherwise returns why not."""
-        found = self._client.get(namespace, name)
-        conflict = _ownership_conflict(found, owner_uid)
+        child = self._client.get(namespace, name)
+        conflict = _ownership_conflict(child, owner_uid)
         if conflict:
             return conflict
-        if self._is_watched and not self._selects(found):
+        if self._is_watched and not self._selects(child):
             # Without its labels no cache would ever see it.
-            found = self._client.patch(namespace, name, {"metadata": {"labels": body["metadata"]["labels"]}})
-        self.store.assume(found)
+            child = self._client.patch(namespace, name, {"metadata": {"labels": body["metadata"]["labels"]}})
+        self.store.assume(child)
         return ""
 
     def _selects(self, child: ObjectT) -> bool:
@@ -102,10 +102,10 @@ class ChildClient(Generic[ObjectT]):
 
         If this is the controller itself, an admission webhook has changed what it wrote: `ADMISSION`.
         """
-        found = self._client.get_managed(namespace, name).metadata
-        if any(label.startswith(_KUEUE_LABELS) for label in found.labels):
+        metadata = self._client.get_managed(namespace, name).metadata
+        if any(label.startswith(_KUEUE_LABELS) for label in metadata.labels):
             return KUEUE
-        managers = managers_of(found.managed_fields, path)
+        managers = managers_of(metadata.managed_fields, path)
         if not managers:
             return ""
         return ADMISSION if managers[0] == _OWN_MANAGER else managers[0]
@@ -114,7 +114,7 @@ class ChildClient(Generic[ObjectT]):
         self.store.assume(self._client.patch(namespace, name, patch))
 
     def read_again(self, namespace: str, selector: str) -> bool:
-        changed = [self.store.assume(each) for each in self._client.list(namespace, selector)]
+        changed = [self.store.assume(child) for child in self._client.list(namespace, selector)]
         return any(changed)
 
     def delete(self, namespace: str, action: Delete) -> None:
@@ -254,9 +254,9 @@ def _is_obsolete(action: Action, error: ApiError) -> bool:
     return error.is_not_found or (isinstance(action, Delete) and error.is_conflict)
 
 
-def _ownership_conflict(found: Object, owner_uid: str) -> str:
+def _ownership_conflict(child: Object, owner_uid: str) -> str:
     """Why an object with a child's name is not the job's; empty if it is."""
-    owner = controller_of(found)
+    owner = controller_of(child)
     if owner is None:
         return "is not this job's: it has no controller; delete or rename it"
     if owner.uid != owner_uid:

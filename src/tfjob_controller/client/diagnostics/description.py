@@ -20,11 +20,11 @@ from tfjob_controller.client.reader import Event
 from tfjob_controller.client.text import age, ago, html_element, html_fields, html_table
 from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.state.podreasons import error_of, in_words
+from tfjob_controller.jobs.state.podreasons import error_of, exit_text
 from tfjob_controller.jobs.state.pods import blocking_init_container, failing_init_container
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
-from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
+from tfjob_controller.jobs.status.checkpoints import named, restored_text, size_text
 from tfjob_controller.jobs.trainingjob import ready_by_role
 from tfjob_controller.util.text import shortened
 
@@ -178,7 +178,7 @@ def _checkpoint(checkpoint: CheckpointStatus | None) -> str:
     saved = f"{named(checkpoint)}, {size_text(checkpoint.size)}, saved {checkpoint.time}" if checkpoint.name else ""
     failure = checkpoint.failure
     failed = f"{failure.name or 'a checkpoint'} is not saved: {failure.reason}" if failure is not None else ""
-    restored = f"training {restored_words(checkpoint.restored)}" if checkpoint.restored is not None else ""
+    restored = f"training {restored_text(checkpoint.restored)}" if checkpoint.restored is not None else ""
     return "; ".join(sentence for sentence in (saved, failed, restored) if sentence)
 
 
@@ -193,7 +193,7 @@ def _row(
         node=pod.spec.node_name if pod is not None else "",
         ready=view.is_ready,
         restarts=restarts_of(view.replica.id, restart_counts),
-        last_exit=in_words(exited) if exited is not None else "",
+        last_exit=exit_text(exited) if exited is not None else "",
         message=_warning(view, events) or _message(view),
     )
 

@@ -25,7 +25,7 @@ from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.jobs.naming import replica_id, replica_id_of
 from tfjob_controller.jobs.state.podreasons import error_of
-from tfjob_controller.jobs.status.checkpoints import named, restored_words, size_text
+from tfjob_controller.jobs.status.checkpoints import named, restored_text, size_text
 from tfjob_controller.kube.trace import RECONCILE_ID_ANNOTATION
 from tfjob_controller.util.text import shortened
 
@@ -107,7 +107,7 @@ def _of_checkpoints(source: str, recorded: Object | None) -> Iterator[TimelineEn
     yield TimelineEntry(checkpoint.time or "", source, OBJECT, f"saved {named(checkpoint)}, {size}")
     restored, failure = checkpoint.restored, checkpoint.failure
     if restored is not None:
-        yield TimelineEntry(restored.time or "", source, OBJECT, f"training {restored_words(restored)}")
+        yield TimelineEntry(restored.time or "", source, OBJECT, f"training {restored_text(restored)}")
     if failure is not None:
         text = f"{failure.name or 'a checkpoint'} is not saved: {failure.reason}"
         yield TimelineEntry(failure.time, source, OBJECT, shortened(text), is_warning=True)

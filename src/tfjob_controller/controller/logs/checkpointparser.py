@@ -90,22 +90,22 @@ class CheckpointLogParser:
 
     def _scan(self, block: bytes) -> Mapping[str, LoggedMetric]:
         lines = block.split(b"\n")
-        found: dict[str, LoggedMetric] = {}
+        newest: dict[str, LoggedMetric] = {}
         for line in lines:
             if match := _STAMP.match(line):
                 self._stamp = match[0]
         for line in reversed(lines):
-            if len(found) >= MAX_KEPT_LINES:
+            if len(newest) >= MAX_KEPT_LINES:
                 break
             key, logged = _logged(line)
             if logged is not None:
-                found.setdefault(key, logged)
-        return dict(reversed(found.items()))
+                newest.setdefault(key, logged)
+        return dict(reversed(newest.items()))
 
 
 def checkpoint_lines(kept: Iterable[MetricValue]) -> tuple[CheckpointLine, ...]:
     """What the kept texts say, without those that are not usable."""
-    return tuple(line for each in kept if (line := _line_of(each.value, each.log_time)) is not None)
+    return tuple(line for entry in kept if (line := _line_of(entry.value, entry.log_time)) is not None)
 
 
 def _logged(line: bytes) -> tuple[str, LoggedMetric | None]:

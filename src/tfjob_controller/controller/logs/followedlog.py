@@ -110,12 +110,12 @@ def target_of(
 ) -> LogTarget | None:
     """The log of `container` in `pod`; None before the container has started."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    found = next((status for status in statuses if status.name == container), None)
-    has_ended = is_finished(pod) or (found is not None and found.state.terminated is not None)
-    has_run = found is not None and (found.state.running or found.last_state.terminated) is not None
+    status = next((status for status in statuses if status.name == container), None)
+    has_ended = is_finished(pod) or (status is not None and status.state.terminated is not None)
+    has_run = status is not None and (status.state.running or status.last_state.terminated) is not None
     if not has_ended and not has_run:
         return None
-    meta, run = pod.metadata, found.restart_count if found is not None else 0
+    meta, run = pod.metadata, status.restart_count if status is not None else 0
     path = PODS.path(meta.namespace, meta.name, "log")
     return LogTarget(job_key, job_uid, path, meta.uid, container, names, run, has_ended, purpose)
 
@@ -235,16 +235,16 @@ class FollowedLog:
         except ApiError as error:
             self._failed(error)
             return {}
-        found = dict(self._scanner.feed(data))
+        values = dict(self._scanner.feed(data))
         if data:
             self._counters.bytes_read += len(data)
             self._active_at = self._clock.monotonic()
         if stream.has_ended:
-            found |= self._scanner.end()
+            values |= self._scanner.end()
             self._ended()
         elif not self.target.has_ended:
             self._keep_pace(stream)
-        return self._news(found)
+        return self._news(values)
 
     def check(self) -> None:
         """Ends a response that has sent nothing for too long. Call it at `due_at`."""
@@ -289,10 +289,10 @@ class FollowedLog:
             self._hang_up()
             self._tail_lines, self._not_before = JUMP_LINES, self._clock.monotonic()
 
-    def _news(self, found: Mapping[str, LoggedMetric]) -> Mapping[str, LoggedMetric]:
+    def _news(self, values: Mapping[str, LoggedMetric]) -> Mapping[str, LoggedMetric]:
         """Drops values that are older than the known ones, since some lines are received twice."""
         news = {}
-        for name, pair in found.items():
+        for name, pair in values.items():
             if pair.logged_at is not None:
                 if pair.logged_at < self._latest.get(name, pair.logged_at):
                     continue

@@ -292,16 +292,16 @@ class LogFollower:
         """Keeps the known values of the metrics that are still requested, and lines of an earlier pod."""
         log_ = FollowedLog(target, self._connector, self._selector, self._clock, self._rng, self._counters)
         keeps_all = target.purpose == "checkpoints"
-        values = {name: each for name, each in before.items() if keeps_all or name in target.names}
+        values = {name: value for name, value in before.items() if keeps_all or name in target.names}
         return _Job(log_, has_news=has_news, values=values)
 
     def _readable(self) -> list[_Job]:
-        ready = {each.data.target.key for each, _ in self._selector.select(0) if each.data is not None}
+        ready = {entry.data.target.key for entry, _ in self._selector.select(0) if entry.data is not None}
         return [job for key, job in self._jobs.items() if key in ready or job.log.has_more]
 
-    def _take(self, job: _Job, found: Mapping[str, LoggedMetric]) -> None:
+    def _take(self, job: _Job, values: Mapping[str, LoggedMetric]) -> None:
         now = format_time(self._clock.now())
-        for name, pair in found.items():
+        for name, pair in values.items():
             before = job.values.get(name)
             new = MetricValue(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
             job.values[name] = new
@@ -316,11 +316,11 @@ class LogFollower:
         waiting = [job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now]
         due = in_turns(sorted(waiting, key=lambda log: log.due_at), _namespace_of)
         followed = Counter(_namespace_of(job.log) for job in self._jobs.values() if job.log.is_open)
-        for each in due[:_OPENED_A_ROUND]:
-            namespace = _namespace_of(each)
+        for log_ in due[:_OPENED_A_ROUND]:
+            namespace = _namespace_of(log_)
             may_follow = followed.total() < MAX_FOLLOWED and followed[namespace] < MAX_FOLLOWED_OF_NAMESPACE
             try:
-                each.open(may_follow=may_follow)
+                log_.open(may_follow=may_follow)
             except ApiError as error:
                 # The API server does not respond, so the other logs are not tried.
                 self._open_not_before = self._clock.monotonic() + self._backoff.next_seconds()

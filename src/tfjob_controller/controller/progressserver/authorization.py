@@ -106,7 +106,7 @@ class TokenReviewer:
             self._forget(of_pod[0])
         elif len(self._known) >= KNOWN_TOKENS:
             largest = max(self._namespaces, key=self._namespaces.__getitem__)
-            self._forget(next(known for known, (each, _) in self._known.items() if each.namespace == largest))
+            self._forget(next(known for known, (owner, _) in self._known.items() if owner.namespace == largest))
         self._known[key] = (pod, now + _KNOWN_SECONDS)
         self._of_pods.setdefault(pod, []).append(key)
         self._namespaces[pod.namespace] += 1

@@ -165,13 +165,13 @@ def _loaded(certificate: bytes, key: bytes) -> tuple[x509.Certificate, ec.Ellipt
     from cryptography.hazmat.primitives.asymmetric import ec
 
     try:
-        found = x509.load_pem_x509_certificate(certificate)
+        parsed = x509.load_pem_x509_certificate(certificate)
         private = serialization.load_pem_private_key(key, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    if not isinstance(private, ec.EllipticCurvePrivateKey) or found.public_key() != private.public_key():
+    if not isinstance(private, ec.EllipticCurvePrivateKey) or parsed.public_key() != private.public_key():
         return None
-    return found, private
+    return parsed, private
 
 
 def _is_usable(certificate: x509.Certificate, ca: x509.Certificate, host: str, now: datetime) -> bool:

@@ -138,11 +138,11 @@ class Reports:
         """The kind of the job that the path names and its reference. Raises _RefusedError and ApiError."""
         audience = report_audience(namespace, name)
         pod = self._reviewer.known(token, audience) or self._reviewed(token, audience, client)
-        found = self._jobs.job_of(pod) if pod is not None and pod.namespace == namespace else None
-        if found is None or found[1].name != name:
+        owner = self._jobs.job_of(pod) if pod is not None and pod.namespace == namespace else None
+        if owner is None or owner[1].name != name:
             self._refused.of(client).try_take()
             raise _RefusedError(_FORBIDDEN)
-        return found
+        return owner
 
     def _reviewed(self, token: str, audience: str, client: str) -> PodIdentity | None:
         # The narrowest first, as for reports.

@@ -118,8 +118,8 @@ class ChangeTracker:
         written = Actions(
             creates=tuple(created),
             deletes=deletes,
-            suspends=tuple(each for each in changed if isinstance(each, SetSuspend)),
-            patches=tuple(each for each in changed if isinstance(each, Patch)),
+            suspends=tuple(change for change in changed if isinstance(change, SetSuspend)),
+            patches=tuple(change for change in changed if isinstance(change, Patch)),
         )
         for key, value in self._changes(written, has_lost_children):
             self._record(key, value, now)
@@ -138,12 +138,12 @@ class ChangeTracker:
 
     def reverted(self) -> list[RevertedChange]:
         """Returns the changes that were being reverted at the last call of `allowed`, by the name of the child."""
-        found = [
+        changes = [
             RevertedChange(resource, name, fields, entry.value, entry.editor or "")
             for (resource, name, fields), entry in self._entries.items()
             if entry.is_reverted
         ]
-        return sorted(found, key=lambda each: (each.name, each.resource.kind, each.fields))
+        return sorted(changes, key=lambda change: (change.name, change.resource.kind, change.fields))
 
     def needs_editor(self, change: RevertedChange) -> bool:
         """Reports whether nobody has looked yet for the client that reverts this change."""

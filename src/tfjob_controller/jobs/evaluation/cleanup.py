@@ -36,7 +36,7 @@ def jobs_to_suspend(
     for state in states:
         by_job.setdefault(state.replica.name, []).append(state)
         if state.job is not None and state.replica.role.job_name:
-            by_job[state.replica.name] = [each for each in states if each.replica.role is state.replica.role]
+            by_job[state.replica.name] = [other for other in states if other.replica.role is state.replica.role]
     return [
         name
         for name, job in observed.jobs.items()
@@ -57,7 +57,7 @@ def _is_kept(plan: Plan, states: Sequence[ReplicaState], now: datetime, ended: s
     if states and not replaces_pods and all(_has_ended(state) for state in states):
         return True
     # A Job that has started all of its pods starts no other. In a pod that the job leaves, no program starts any more.
-    is_settled = not replaces_pods and all(_has_run(each) and not _starts_again(each, ended) for each in states)
+    is_settled = not replaces_pods and all(_has_run(state) and not _starts_again(state, ended) for state in states)
     return plan.policy.clean_pod_policy == CLEAN_NONE and bool(states) and is_settled
 
 

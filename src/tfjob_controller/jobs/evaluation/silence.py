@@ -88,7 +88,7 @@ def explained(uids: Sequence[str], warnings: Mapping[str, str]) -> Mapping[str, 
 
 def seconds_until_unexplained(state: JobState) -> float | None:
     """Returns when to ask about the next pod, or to ask again; None if all that wait say why."""
-    times = (_seconds_until_unexplained(each, state.now) for each in state.step.replica_states)
+    times = (_seconds_until_unexplained(replica_state, state.now) for replica_state in state.step.replica_states)
     return min((seconds for seconds in times if seconds is not None), default=None)
 
 
@@ -132,5 +132,9 @@ def silent_since(pod: Pod) -> str | None:
     scheduled = (
         condition for condition in status.conditions if condition.type == "PodScheduled" and condition.status == "True"
     )
-    times = (*(each.last_transition_time for each in scheduled), status.start_time, pod.metadata.creation_timestamp)
+    times = (
+        *(condition.last_transition_time for condition in scheduled),
+        status.start_time,
+        pod.metadata.creation_timestamp,
+    )
     return next((time for time in times if time), None)

@@ -57,17 +57,17 @@ def frameworks() -> Mapping[str, Framework]:
 
 def discover() -> dict[str, Framework]:
     """Discovers all frameworks."""
-    found = {framework.name: framework for framework in BUILT_IN}
+    known = {framework.name: framework for framework in BUILT_IN}
     for entry in _foreign_entries():
         try:
-            framework = _loaded(entry, found)
+            framework = _loaded(entry, known)
         # Third-party code may raise anything while it is imported, or even exit.
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             log.warning("framework left out", framework=entry.name, distribution=_distribution(entry), reason=reason)
         else:
-            found[framework.name] = framework
-    return found
+            known[framework.name] = framework
+    return known
 
 
 def by_command(command: Sequence[str]) -> Framework | None:
@@ -92,32 +92,32 @@ def _distribution(entry: EntryPoint) -> str:
 
 def _loaded(entry: EntryPoint, present: Mapping[str, Framework]) -> Framework:
     """Loads and checks a framework. Raises on any fault."""
-    found = entry.load()
-    for fault in chain(_misfits(found), _clashes(entry, found, present)):
+    framework = entry.load()
+    for fault in chain(_misfits(framework), _clashes(entry, framework, present)):
         raise ValueError(fault)
-    return cast(Framework, found)
+    return cast(Framework, framework)
 
 
-def _misfits(found: object) -> Iterator[str]:
+def _misfits(framework: object) -> Iterator[str]:
     for name, kind in _ATTRIBUTES.items():
-        if not isinstance(getattr(found, name, None), kind):
+        if not isinstance(getattr(framework, name, None), kind):
             yield f"its {name} must be of type {kind.__name__}"
     for name in _METHODS:
-        if not callable(getattr(found, name, None)):
+        if not callable(getattr(framework, name, None)):
             yield f"it needs a method {name}"
 
 
-def _clashes(entry: EntryPoint, found: Framework, present: Mapping[str, Framework]) -> Iterator[str]:
-    if not _NAME.fullmatch(found.name):
-        yield f"its name is {found.name[:64]!r}: must be lower-case letters, digits and dashes, a letter first"
-    if entry.name != found.name:
-        yield f"its name is {found.name!r}, and that of its entry point {entry.name!r}: use one name for both"
-    if found.name in present:
-        yield f"framework {found.name} already exists: choose another name"
+def _clashes(entry: EntryPoint, framework: Framework, present: Mapping[str, Framework]) -> Iterator[str]:
+    if not _NAME.fullmatch(framework.name):
+        yield f"its name is {framework.name[:64]!r}: must be lower-case letters, digits and dashes, a letter first"
+    if entry.name != framework.name:
+        yield f"its name is {framework.name!r}, and that of its entry point {entry.name!r}: use one name for both"
+    if framework.name in present:
+        yield f"framework {framework.name} already exists: choose another name"
     for other in present.values():
-        if found.runtime == other.runtime:
-            yield f"runtime {found.runtime} belongs to framework {other.name}: name another one"
-        for command in set(found.commands) & set(other.commands):
+        if framework.runtime == other.runtime:
+            yield f"runtime {framework.runtime} belongs to framework {other.name}: name another one"
+        for command in set(framework.commands) & set(other.commands):
             yield f"command {command} already selects framework {other.name}: remove it from commands"
 
 

@@ -95,7 +95,7 @@ def gang_admission(
     done = {state.replica.name for state in states if _is_done(state)}
     now = CurrentAttempt(plan, str(attempt) if attempt else "")
     stale = [job for name, job in observed.jobs.items() if name in plan.replicas.by_name and _is_stale(job, now, done)]
-    pods = (pod for some in observed.pods.values() for pod in some)
+    pods = (pod for of_job in observed.pods.values() for pod in of_job)
     placed = gang if attempt else None
     taken = _taken_members(plan, observed, done, now, placed)
     status = placed.status if placed is not None else GangStatus()
@@ -127,8 +127,8 @@ def without_deleted(plan: Plan, observed: ObservedState) -> ObservedState:
     attempt = _attempt_of(observed.gang)
     jobs = {name: job for name, job in observed.jobs.items() if _stays(plan, job, attempt)}
     pods = {
-        name: some if name in jobs else [pod for pod in some if _counts(plan, observed, name, pod, attempt)]
-        for name, some in observed.pods.items()
+        name: pods if name in jobs else [pod for pod in pods if _counts(plan, observed, name, pod, attempt)]
+        for name, pods in observed.pods.items()
     }
     return replace(observed, jobs=jobs, pods=pods)
 
@@ -212,12 +212,14 @@ def plan_for_admitted(plan: Plan, admission: GangAdmission, states: Sequence[Rep
         return plan
     # The position in the list is the index of a replica, so no replica before the last one can be left out.
     counts: dict[str, int] = {}
-    for each in known:
-        counts[each.role.name] = max(counts.get(each.role.name, 0), each.index + 1)
+    for replica in known:
+        counts[replica.role.name] = max(counts.get(replica.role.name, 0), replica.index + 1)
     part = environment_of(
         [replica for replica in plan.replicas.all if replica.index < counts.get(replica.role.name, 0)]
     )
-    return replace(plan, environment=lambda each: plan.environment(each) if each.role.serves else part(each))
+    return replace(
+        plan, environment=lambda replica: plan.environment(replica) if replica.role.serves else part(replica)
+    )
 
 
 def _is_done(state: ReplicaState) -> bool:
@@ -289,7 +291,9 @@ def _taken_members(
         if lacking:
             free = _free_members(role.name, set(members.values()), len(lacking), gang)
             members.update(
-                zip((each.name for each in sorted(lacking, key=lambda each: each.index)), free, strict=False)
+                zip(
+                    (replica.name for replica in sorted(lacking, key=lambda replica: replica.index)), free, strict=False
+                )
             )
     return members
 

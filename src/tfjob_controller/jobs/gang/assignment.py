@@ -63,7 +63,7 @@ def apply_to_set(template: dict[str, Any], assignment: MemberAssignment) -> None
     if assignment.scheduler_name:
         pod_spec["schedulerName"] = assignment.scheduler_name
     if assignment.node:
-        gates = [each for each in pod_spec.get("schedulingGates") or () if each.get("name") != PLACEMENT_GATE]
+        gates = [gate for gate in pod_spec.get("schedulingGates") or () if gate.get("name") != PLACEMENT_GATE]
         pod_spec["schedulingGates"] = [*gates, {"name": PLACEMENT_GATE}]
 
 

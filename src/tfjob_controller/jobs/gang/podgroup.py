@@ -68,7 +68,7 @@ def _request(terms: PodGroupTerms, views: Sequence[ReplicaState]) -> PodGroupReq
         min_resources=_sum(least),
         queue=terms.queue,
         priority=terms.terms.priority,
-        priority_class_name=next((each.priority_class_name for each in least if each.priority_class_name), ""),
+        priority_class_name=next((member.priority_class_name for member in least if member.priority_class_name), ""),
         timeout_seconds=terms.terms.timeout_seconds,
     )
 

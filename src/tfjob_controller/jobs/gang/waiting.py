@@ -44,7 +44,7 @@ _WHAT_FOLLOWS = {ON_TIMEOUT_FAIL: "the job fails", ON_TIMEOUT_SUSPEND: "the job 
 
 @dataclass(frozen=True, slots=True)
 class GangWait:
-    """The desired condition Scheduled, and `words` for the job's own reason.
+    """The desired condition Scheduled, and `job_reason` for the status of the job itself.
 
     `seconds_left` is the time until the wait times out; None if it never does, or if the job does not wait.
     """
@@ -52,7 +52,7 @@ class GangWait:
     scheduled: bool
     reason: str
     message: str
-    words: str = ""
+    job_reason: str = ""
     seconds_left: float | None = None
     verdict: Completion | None = None
     suspends: bool = False
@@ -82,13 +82,13 @@ def _admitted(admission: GangAdmission, gang: Gang) -> GangWait:
 def _wait_with_timeout(terms: GangTerms, reason: str, message: str, status: TrainingStatus, now: datetime) -> GangWait:
     """The wait of a job for this reason, which may time out."""
     if terms.timeout_seconds is None:
-        return GangWait(False, reason, message, _in_words(message))
+        return GangWait(False, reason, message, _job_reason(message))
     end = _since(status, now) + timedelta(seconds=terms.timeout_seconds)
     seconds_left = (end - now).total_seconds()
     if seconds_left > 0:
         follows = _WHAT_FOLLOWS.get(terms.on_timeout, "the wait times out")
         message = f"{message}; {follows} at {format_time(end)}"
-        return GangWait(False, reason, message, _in_words(message), seconds_left)
+        return GangWait(False, reason, message, _job_reason(message), seconds_left)
     return _timed_out(terms, message)
 
 
@@ -99,7 +99,7 @@ def _timed_out(terms: GangTerms, why: str) -> GangWait:
         False,
         reasons.TIMED_OUT,
         message,
-        _in_words(message),
+        _job_reason(message),
         verdict=Completion(False, reasons.TIMED_OUT, f"{reasons.TIMED_OUT}: {message}") if fails else None,
         suspends=terms.on_timeout == ON_TIMEOUT_SUSPEND,
     )
@@ -127,7 +127,7 @@ def _why(gang: Gang | None) -> tuple[str, str]:
     return reasons.PREEMPTING if is_preempting else reasons.WAITING_FOR_CAPACITY, message + place
 
 
-def _in_words(message: str) -> str:
+def _job_reason(message: str) -> str:
     return f"waits for capacity: {message}"
 
 
@@ -158,25 +158,25 @@ def _pod_group_wait(
     was_scheduled = before is not None and before.reason == reasons.GANG_SCHEDULED
     if not plan.policy.is_held and placed >= (1 if was_scheduled else least):
         return GangWait(True, reasons.GANG_SCHEDULED, _SCHEDULED)
-    words = _words(terms, step) or _admitted_words(terms, step)
-    if not words:
+    message = _pending_message(terms, step) or _admitted_message(terms, step)
+    if not message:
         name = f"{terms.backend.resource.kind} {terms.terms.name}"
         message = f"{name} has no status from its scheduler yet: check that it runs"
         return _wait_with_timeout(terms.terms, reasons.WAITING_FOR_SCHEDULER, message, status, now)
-    return _wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, words, status, now)
+    return _wait_with_timeout(terms.terms, reasons.WAITING_FOR_CAPACITY, message, status, now)
 
 
-def _words(terms: PodGroupTerms, step: Step) -> str:
+def _pending_message(terms: PodGroupTerms, step: Step) -> str:
     """The scheduler's messages for the gang, and for its first pod with another message."""
     group = step.observed.pod_group
     of_group = terms.backend.pending_message(group) if group is not None else ""
-    of_pods = (words for view in step.replica_states if (words := _unscheduled(view.pods)))
+    of_pods = (message for view in step.replica_states if (message := _unscheduled(view.pods)))
     # The group may repeat the message of one of its pods.
-    of_pod = next((words for words in of_pods if words not in of_group), "")
-    return "; ".join(each for each in (of_group, of_pod) if each)
+    of_pod = next((message for message in of_pods if message not in of_group), "")
+    return "; ".join(message for message in (of_group, of_pod) if message)
 
 
-def _admitted_words(terms: PodGroupTerms, step: Step) -> str:
+def _admitted_message(terms: PodGroupTerms, step: Step) -> str:
     """What a gang waits for once its queue has admitted it: admission is a status, and the rest is kube-scheduler's."""
     admission, group = terms.backend.admission, step.observed.pod_group
     if admission is None or group is None or admission.holds(group):
@@ -189,5 +189,5 @@ def _has_node(view: ReplicaState) -> bool:
 
 
 def _unscheduled(pods: Sequence[Pod]) -> str:
-    found = (condition for pod in pods for condition in pod.status.conditions if condition.type == "PodScheduled")
-    return next((each.message for each in found if each.status == "False"), "")
+    scheduled = (condition for pod in pods for condition in pod.status.conditions if condition.type == "PodScheduled")
+    return next((condition.message for condition in scheduled if condition.status == "False"), "")

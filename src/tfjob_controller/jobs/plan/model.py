@@ -123,7 +123,9 @@ class Replica:
     @property
     def saves_checkpoints(self) -> bool:
         containers = (self.template.get("spec") or {}).get("initContainers") or ()
-        return any(each.get("name") == SAVER and each.get("restartPolicy") == "Always" for each in containers)
+        return any(
+            container.get("name") == SAVER and container.get("restartPolicy") == "Always" for container in containers
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,16 +105,16 @@ class Backend(Protocol):
 def contains(actual: Any, desired: Any) -> bool:
     """Reports whether all fields of `desired` are in `actual`."""
     if isinstance(desired, Mapping):
-        return isinstance(actual, Mapping) and all(contains(actual.get(name), each) for name, each in desired.items())
+        return isinstance(actual, Mapping) and all(contains(actual.get(name), value) for name, value in desired.items())
     return bool(actual == desired)
 
 
 def latest_message(conditions: Sequence[Mapping[str, Any]], type_: str, status: str) -> str:
     """The message of the condition with that type and status that changed last."""
-    found = [
+    matching = [
         condition for condition in conditions if condition.get("type") == type_ and condition.get("status") == status
     ]
-    newest = max(found, key=lambda each: each.get("lastTransitionTime") or "", default=None)
+    newest = max(matching, key=lambda condition: condition.get("lastTransitionTime") or "", default=None)
     return str(newest.get("message") or newest.get("reason") or "") if newest is not None else ""
 
 

@@ -59,7 +59,7 @@ def with_checkpoint_variables(template: Part, container: str, checkpoint: Checkp
         {"name": RESUME_FROM, "value": f"{checkpoint.path}/{LINK}"},
     ]
     return with_container(
-        template, container, lambda each: {**each, "env": complete_items(each.get("env"), env, "name")}
+        template, container, lambda base: {**base, "env": complete_items(base.get("env"), env, "name")}
     )
 
 
@@ -75,13 +75,13 @@ def with_checkpoints(
     shared = [mount for mount in training.get("volumeMounts") or () if _path(mount) == checkpoint.path]
     volumes: list[Part] = [] if shared else [{"name": VOLUME, "emptyDir": {}}]
     shared = shared or [{"name": VOLUME, "mountPath": checkpoint.path}]
-    changed = with_container(template, container, lambda each: with_mounts(each, shared))
+    changed = with_container(template, container, lambda base: with_mounts(base, shared))
     spec = spec_of(changed)
     mounts = [*shared, *_store_mounts(checkpoint, training)]
     if is_claim(checkpoint.storage_uri):
         claim, _ = claim_of(checkpoint.storage_uri)
         volumes.append({"name": claim_volume(claim), "persistentVolumeClaim": {"claimName": claim}})
-    given = {each.get("name", ""): each for each in spec.get("initContainers") or ()}
+    given = {init.get("name", ""): init for init in spec.get("initContainers") or ()}
     security = {"securityContext": security_context_beside(training, spec)}
     restorer = _container(security | given.pop(RESTORER, {}), RESTORER, checkpoint, image, ("restore",), mounts)
     saver = security | given.pop(SAVER, {})
@@ -107,9 +107,9 @@ def _with_saver(template: Part, base: Part, checkpoint: Checkpoint, image: str, 
 
 
 def _container(
-    base: Part, role: str, checkpoint: Checkpoint, image: str, words: tuple[str, ...], mounts: list[Part]
+    base: Part, role: str, checkpoint: Checkpoint, image: str, arguments: tuple[str, ...], mounts: list[Part]
 ) -> dict[str, Any]:
-    command = ("checkpoint", *words, *_flags(checkpoint))
+    command = ("checkpoint", *arguments, *_flags(checkpoint))
     storage = StorageContainer(role, command, checkpoint.storage_uri, checkpoint.env, checkpoint.secret_ref)
     return with_mounts(storage_container(storage, base, image), mounts)
 

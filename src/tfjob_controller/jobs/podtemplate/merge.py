@@ -55,7 +55,7 @@ def _with_references_first(env: list[Part], name: object) -> list[Part]:
     pending = references[name]
     while pending:
         needed |= pending
-        pending = set[object]().union(*(references.get(each, ()) for each in pending)) - needed
+        pending = set[object]().union(*(references.get(reference, ()) for reference in pending)) - needed
     at = next(position for position, variable in enumerate(env) if variable.get("name") == name)
     # A stable sort: False comes before True.
     return [*env[:at], *sorted(env[at:], key=lambda variable: variable.get("name") not in needed)]
@@ -162,4 +162,6 @@ def name_problems(template: Part, completed: Part, *fields: tuple[str, Part]) ->
 
 
 def _container_names(pod_spec: Part) -> Counter[object]:
-    return Counter(each.get(_BY_NAME) for kind in ("containers", "initContainers") for each in pod_spec.get(kind) or ())
+    return Counter(
+        container.get(_BY_NAME) for kind in ("containers", "initContainers") for container in pod_spec.get(kind) or ()
+    )

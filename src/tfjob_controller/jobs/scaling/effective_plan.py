@@ -60,12 +60,12 @@ def _of_attempt(plan: Plan, attempt: int) -> Plan:
 
 
 def _with_workers(plan: Plan, indexes: Collection[int]) -> Plan:
-    some = tuple(
+    current = tuple(
         candidate
         for candidate in plan.replicas.candidates
         if candidate.role.name != plan.scaling.role or candidate.index in indexes
     )
-    present = dataclasses.replace(plan.replicas, all=some, by_name={each.name: each for each in some})
+    present = dataclasses.replace(plan.replicas, all=current, by_name={replica.name: replica for replica in current})
     return dataclasses.replace(plan, replicas=present)
 
 
@@ -74,7 +74,7 @@ def _chosen(
 ) -> set[int]:
     by_index = {worker.index: worker for worker in workers}
     done = {worker.index for worker in workers if worker.id in succeeded}
-    jobs = {index: job for index, each in by_index.items() if (job := _living(observed, each.name)) is not None}
+    jobs = {index: job for index, worker in by_index.items() if (job := _living(observed, worker.name)) is not None}
     if plan.scheduling.gang is None or not is_run_as_gang(observed):
         return _filled(sorted(jobs.keys() | done)[:wanted], sorted(by_index), wanted)
     gang = observed.gang if observed.gang is not None and is_placed(observed.gang) else None

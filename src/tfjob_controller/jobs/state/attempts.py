@@ -57,18 +57,18 @@ def is_of_attempt(plan: Plan, obj: Object) -> bool:
 def without_lost_pods(plan: Plan, observed: ObservedState, now: datetime) -> ObservedState:
     """Returns the state without pods of earlier Jobs that were lost with their node, whose end will not be reported."""
     moment = replica_state.lost_before(now)
-    going = {name for name, some in observed.pods.items() if any(replica_state.is_lost(pod, moment) for pod in some)}
+    going = {name for name, pods in observed.pods.items() if any(replica_state.is_lost(pod, moment) for pod in pods)}
     if not going:
         return observed
     pods = {
         name: [
             pod
-            for pod in some
+            for pod in pods
             if not (replica_state.is_lost(pod, moment) and _is_of_earlier_job(plan, observed, name, pod))
         ]
         if name in going
-        else some
-        for name, some in observed.pods.items()
+        else pods
+        for name, pods in observed.pods.items()
     }
     return dataclasses.replace(observed, pods=pods)
 
@@ -89,21 +89,21 @@ def seconds_until_pod_lost(plan: Plan, observed: ObservedState, now: datetime) -
     """Returns when the first pod of an earlier Job will count as lost; None if there is none."""
     going = (
         pod.metadata.deletion_timestamp
-        for name, some in observed.pods.items()
-        for pod in some
+        for name, pods in observed.pods.items()
+        for pod in pods
         if pod.metadata.deletion_timestamp is not None
         and not is_finished(pod)
         and _is_of_earlier_job(plan, observed, name, pod)
     )
     # One second is added, since timestamps have whole seconds.
-    left = (seconds_until(each, replica_state.LOST_AFTER_SECONDS + 1, now) for each in going)
+    left = (seconds_until(time, replica_state.LOST_AFTER_SECONDS + 1, now) for time in going)
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
 def seconds_until_held_up(observed: ObservedState, now: datetime) -> float | None:
     """Returns when the first deletion of a Job will count as held up by finalizers; None if none is being deleted."""
     deleted = (job.metadata.deletion_timestamp for job in observed.jobs.values())
-    left = (seconds_until(each, replica_state.PATIENCE_SECONDS + 1, now) for each in deleted if each is not None)
+    left = (seconds_until(time, replica_state.PATIENCE_SECONDS + 1, now) for time in deleted if time is not None)
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
@@ -133,7 +133,7 @@ def stale_children(plan: Plan, observed: ObservedState, states: Sequence[Replica
         and not is_of_attempt(plan, job)
         and not (name in done and job_outcome(job) == JOB_COMPLETE)
     ]
-    pods = (pod for some in observed.pods.values() for pod in some)
+    pods = (pod for of_job in observed.pods.values() for pod in of_job)
     left_over = any(not is_of_attempt(plan, pod) and not is_finished(pod) for pod in pods)
     return StaleChildren(stale, not stale and not left_over)
 
@@ -184,9 +184,9 @@ def blocking_pod_message(observed: ObservedState, state: ReplicaState, now: date
         return ""
     pod = _in_the_way(observed, name)
     if pod is None:
-        held = next((each.metadata.name for each in observed.pods.get(name, ())), "")
-        words = f"waits for Job {state.replica.job_name} to be deleted, which finalizers hold up"
-        return (f"{words}: see those of pod {held}" if held else words) if is_overdue else ""
+        held = next((pod.metadata.name for pod in observed.pods.get(name, ())), "")
+        message = f"waits for Job {state.replica.job_name} to be deleted, which finalizers hold up"
+        return (f"{message}: see those of pod {held}" if held else message) if is_overdue else ""
     if pod in observed.orphans.get(name, ()):
         return f"waits for pod {pod.metadata.name}, which no Job controls any more, to end; or delete it"
     return (

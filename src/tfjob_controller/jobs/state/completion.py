@@ -93,7 +93,7 @@ def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
 
 def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
     late = {state.replica.name for state in states if replica_state.never_existed(state)}
-    needed = [each for each in plan.replicas.needed if each.name not in late] or [states[0].replica]
+    needed = [replica for replica in plan.replicas.needed if replica.name not in late] or [states[0].replica]
     if len(needed) == 1:
         return f"{needed[0].id} succeeded"
     return f"all {len(needed)} {needed[0].role.name}s succeeded"
@@ -198,20 +198,20 @@ def _failed_replica(
 
 def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:
     """Fails the job if a container that transfers data cannot start, or has failed too often."""
-    if words := config_timeout_message(plan, states, now):
-        return Completion(False, reasons.REPLICA_FAILED, shortened(words))
-    if words := retry_limit_message(plan, states):
-        return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(words))
+    if message := config_timeout_message(plan, states, now):
+        return Completion(False, reasons.REPLICA_FAILED, shortened(message))
+    if message := retry_limit_message(plan, states):
+        return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(message))
     return None
 
 
 def failure_message(state: ReplicaState) -> str:
     """Returns a clause that names the replica that failed or cannot start, and the reason."""
-    words = why_never_started(state.exited) if state.exited is not None else ""
-    if not words:
+    cause = why_never_started(state.exited) if state.exited is not None else ""
+    if not cause:
         return f"{state.replica.id} failed: {_why_failed(state)}"
     who = f"{state.replica.id}: {state.ended_in}" if state.ended_in else state.replica.id
-    return f"{who} cannot start: {words}"
+    return f"{who} cannot start: {cause}"
 
 
 def _why_failed(state: ReplicaState) -> str:
@@ -222,20 +222,20 @@ def _why_failed(state: ReplicaState) -> str:
     if state.is_restarting and (state.job is None or state.job.metadata.deletion_timestamp is not None):
         return "its Job was deleted"
     if state.is_disrupted:
-        words = why_ended_by_kubelet(state.pod) if state.pod is not None else ""
-        return words or "its pod was deleted, evicted or lost"
-    return ended_words(state) or "its Job failed"
+        cause = why_ended_by_kubelet(state.pod) if state.pod is not None else ""
+        return cause or "its pod was deleted, evicted or lost"
+    return why_ended(state) or "its Job failed"
 
 
-def ended_words(state: ReplicaState) -> str:
+def why_ended(state: ReplicaState) -> str:
     """Returns the kubelet's reason, or the exit code and termination message; empty if neither tells of an error."""
-    if state.pod is not None and (words := why_ended_by_kubelet(state.pod)):
-        return words
+    if state.pod is not None and (cause := why_ended_by_kubelet(state.pod)):
+        return cause
     if state.exited is not None and state.exited.exit_code:
         # A kubelet ends a container whose hook fails, and reports this only by an Event.
         is_doubtful = not state.ended_in and has_post_start_hook(state.replica)
         who = "program or postStart hook" if is_doubtful else state.ended_in
-        return ": ".join(each for each in (who, how_it_ended(state.exited)) if each)
+        return ": ".join(part for part in (who, how_it_ended(state.exited)) if part)
     return ""
 
 
@@ -244,20 +244,20 @@ def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) 
     own = [state for state in failed if not state.is_disrupted]
     if not own or limit is None or restarts < limit:
         return None
-    words = failure_message(first_failure(own))
+    message = failure_message(first_failure(own))
     if not limit:
-        return Completion(False, reasons.REPLICA_FAILED, shortened(f"{words}; maxRestarts is 0"))
+        return Completion(False, reasons.REPLICA_FAILED, shortened(f"{message}; maxRestarts is 0"))
     return Completion(
         False,
         reasons.BACKOFF_LIMIT_EXCEEDED,
-        shortened(f"{words}; restarted {restarts} times, the limit of maxRestarts"),
+        shortened(f"{message}; restarted {restarts} times, the limit of maxRestarts"),
     )
 
 
 def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
     """Returns the end of the job if one of its writes can never succeed; else None."""
-    words = next((obstacle.message for obstacle in obstacles if obstacle.permanent), None)
-    return None if words is None else Completion(False, reasons.CREATE_REFUSED, shortened(words))
+    message = next((obstacle.message for obstacle in obstacles if obstacle.permanent), None)
+    return None if message is None else Completion(False, reasons.CREATE_REFUSED, shortened(message))
 
 
 def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int, before: str) -> Completion | None:
@@ -265,12 +265,12 @@ def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int
     if limit is None or restarts < (max(1, limit) if plan.policy.fails_at_limit else limit + 1):
         return None
     name = "maxRestarts" if plan.replicas.is_elastic else "backoffLimit"
-    words = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
+    message = f"{reasons.BACKOFF_LIMIT_EXCEEDED}: {restarts} restarts of replicas, {name} is {limit}"
     failed = [state for state in states if state.exited is not None and state.exited.exit_code]
     # A program that was restarted in place runs again.
     last = max(failed, key=lambda state: (state.is_restarting, finish_time_of(state)), default=None)
     why = failure_message(last) if last is not None else failed_sidecar(states) or before
-    return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{words}; {why}" if why else words))
+    return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{message}; {why}" if why else message))
 
 
 def failed_sidecar(states: Sequence[ReplicaState]) -> str:
@@ -300,10 +300,10 @@ def _too_late(
     left = seconds_until_deadline(plan, started, now)
     if left is None or left > 0:
         return None
-    words = f"{reasons.DEADLINE_EXCEEDED}: not done after {plan.policy.active_deadline_seconds} s"
+    message = f"{reasons.DEADLINE_EXCEEDED}: not done after {plan.policy.active_deadline_seconds} s"
     waiting = next((state for state in states if state.pending), None)
     why = f"{waiting.replica.id} was {waiting.pending}" if waiting is not None else before
-    return Completion(False, reasons.DEADLINE_EXCEEDED, shortened(f"{words}; {why}" if why else words))
+    return Completion(False, reasons.DEADLINE_EXCEEDED, shortened(f"{message}; {why}" if why else message))
 
 
 def seconds_until_deadline(plan: Plan, started: str | None, now: datetime) -> float | None:
@@ -387,10 +387,10 @@ def _since(pod: Pod, container: ContainerStatus) -> str:
     The kubelet does not report this time.
     """
     ended = (
-        each.finished_at or ""
+        terminated.finished_at or ""
         for status in (*pod.status.init_container_statuses, container)
-        for each in (status.state.terminated, status.last_state.terminated)
-        if each is not None
+        for terminated in (status.state.terminated, status.last_state.terminated)
+        if terminated is not None
     )
     return max((pod.status.start_time or pod.metadata.creation_timestamp or "", *ended))
 
@@ -403,5 +403,5 @@ def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
             # In place, the restart is counted once it has happened.
             attempts = replica_restarts(state) + (not state.is_replaced)
             if state.is_restarting and not state.is_disrupted and attempts >= MAX_ATTEMPTS:
-                return f"{state.replica.id} failed: {ended_words(state)}; tried {attempts} times"
+                return f"{state.replica.id} failed: {why_ended(state)}; tried {attempts} times"
     return ""

@@ -237,7 +237,7 @@ def _divided(role: Role, replicas: Sequence[Replica], observed: ObservedState) -
 def _by_index(role: Role, pods: Mapping[str, Sequence[Pod]]) -> Mapping[str, Sequence[Pod]]:
     if role.job_name not in pods:
         return pods
-    divided = {name: list(some) for name, some in pods.items() if name != role.job_name}
+    divided = {name: list(of_job) for name, of_job in pods.items() if name != role.job_name}
     for pod in pods[role.job_name]:
         index = pod.metadata.labels.get(COMPLETION_INDEX_LABEL, "")
         divided.setdefault(f"{role.job_name}-{index}", []).append(pod)
@@ -251,7 +251,7 @@ def _job_of(job: BatchJob, replica: Replica, outcome: str) -> BatchJob:
         labels = {**labels, MEMBER_LABEL: replica.id}
     metadata = replace(job.metadata, name=replica.name, labels=labels)
     conditions = job.status.conditions
-    if not outcome or any(each.type == outcome and each.status == "True" for each in conditions):
+    if not outcome or any(condition.type == outcome and condition.status == "True" for condition in conditions):
         return replace(job, metadata=metadata)
     kept = (condition for condition in conditions if _OUTCOMES.get(condition.type) != JOB_FAILED)
     status = replace(job.status, conditions=(*kept, Condition(outcome, "True")))
@@ -260,11 +260,11 @@ def _job_of(job: BatchJob, replica: Replica, outcome: str) -> BatchJob:
 
 def indexes(text: str) -> frozenset[int]:
     """Parses the indexes in the status of a Job, such as `0-2,5`."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
 
 
 def pods_of(replica: Replica, observed: ObservedState) -> Sequence[Pod]:

@@ -89,7 +89,7 @@ def is_permanent_error(terminated: Terminated) -> bool:
     return terminated.exit_code != 0 and not is_retryable_termination_state(terminated)
 
 
-def in_words(terminated: Terminated) -> str:
+def exit_text(terminated: Terminated) -> str:
     """Returns text such as `exit code 137 (OOMKilled)`, without the reasons `Error` and `Completed`."""
     word = "" if terminated.reason in ("", "Error", "Completed") else f" ({terminated.reason})"
     return f"exit code {terminated.exit_code}{word}"
@@ -99,7 +99,7 @@ def how_it_ended(exited: Terminated) -> str:
     """Returns the exit code and the error of the termination message. Of a long error the end is kept."""
     error = error_of(exited.message)
     last_words = error if len(error) <= _MAX_LAST_WORDS else "…" + error[1 - _MAX_LAST_WORDS :]
-    return f"{in_words(exited)}: {last_words}" if last_words else in_words(exited)
+    return f"{exit_text(exited)}: {last_words}" if last_words else exit_text(exited)
 
 
 def error_of(message: str) -> str:
@@ -129,7 +129,7 @@ def _without_summary(lines: Iterable[str]) -> Iterator[str]:
 
 def why_never_started(ended: Terminated) -> str:
     """Returns the runtime's message if the container can never start; empty if it has started or may start later."""
-    return _permanent_words(ended.message) if ended.reason in _TERMINATED_REASONS else ""
+    return _permanent_cause(ended.message) if ended.reason in _TERMINATED_REASONS else ""
 
 
 def start_failure(statuses: Iterable[ContainerStatus]) -> tuple[str, Terminated] | None:
@@ -138,16 +138,16 @@ def start_failure(statuses: Iterable[ContainerStatus]) -> tuple[str, Terminated]
         waiting, last = status.state.waiting, status.last_state.terminated
         if waiting is None:
             continue
-        if waiting.reason in _WAITING_REASONS and _permanent_words(waiting.message):
+        if waiting.reason in _WAITING_REASONS and _permanent_cause(waiting.message):
             return status.name, Terminated(START_FAILED_EXIT_CODE, "StartError", waiting.message)
         if last is not None and why_never_started(last):
             return status.name, last
     return None
 
 
-def _permanent_words(message: str) -> str:
-    found = _PERMANENT.search(message[:_MAX_READ])
-    return found.group() if found is not None else ""
+def _permanent_cause(message: str) -> str:
+    match = _PERMANENT.search(message[:_MAX_READ])
+    return match.group() if match is not None else ""
 
 
 def why_pending(pod: Pod) -> str:
@@ -178,14 +178,14 @@ def why_repeated(pod: Pod) -> str:
 
 def why_ended_by_kubelet(pod: Pod) -> str:
     """Returns the kubelet's words about a pod that it has ended or refused, such as `Evicted: …`; empty for others."""
-    return _words(pod.status.reason, pod.status.message) if pod.status.reason else ""
+    return _with_reason(pod.status.reason, pod.status.message) if pod.status.reason else ""
 
 
 def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:
     """Returns why a container of a failed pod could not start; empty if all could."""
     ended = (status.state.terminated for status in statuses)
-    words = (why_never_started(each) for each in ended if each is not None)
-    return next((_words("cannot start", each) for each in words if each), "")
+    causes = (why_never_started(terminated) for terminated in ended if terminated is not None)
+    return next((_with_reason("cannot start", cause) for cause in causes if cause), "")
 
 
 def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
@@ -194,24 +194,24 @@ def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
         if waiting is None or waiting.reason in _ORDINARY_WAITING:
             continue
         exited = status.last_state.terminated
-        if exited is not None and (words := why_never_started(exited)):
-            return _words("cannot start", words)
+        if exited is not None and (cause := why_never_started(exited)):
+            return _with_reason("cannot start", cause)
         if waiting.reason == _CRASH_LOOP:
             # The kubelet's message names a back-off that changes each time.
-            ended = f" after {in_words(exited)}" if exited else ""
+            ended = f" after {exit_text(exited)}" if exited else ""
             return f"{_CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
         if waiting.reason in _PULL_FAILED:
-            return _words(_PULL_WORD, waiting.message.partition(_PULL_DETAIL)[2] or waiting.message)
-        return _words(waiting.reason, waiting.message)
+            return _with_reason(_PULL_WORD, waiting.message.partition(_PULL_DETAIL)[2] or waiting.message)
+        return _with_reason(waiting.reason, waiting.message)
     return ""
 
 
 def _why_unscheduled(conditions: Iterable[Condition]) -> str:
     for condition in conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
-            return _words(condition.reason, condition.message)
+            return _with_reason(condition.reason, condition.message)
     return ""
 
 
-def _words(reason: str, message: str) -> str:
+def _with_reason(reason: str, message: str) -> str:
     return shortened(f"{reason}: {message}" if message else reason)

@@ -79,14 +79,18 @@ def failed_before_training(pod: Pod, name: str) -> tuple[str, Terminated] | None
     """
     status = pod.status
     if status.phase != POD_FAILED:
-        training = (each for each in status.container_statuses if each.name == name)
-        waiting = [each for each in (*status.init_container_statuses, *training) if each.state.waiting is not None]
+        training = (container for container in status.container_statuses if container.name == name)
+        waiting = [
+            container
+            for container in (*status.init_container_statuses, *training)
+            if container.state.waiting is not None
+        ]
         return start_failure(waiting) if waiting else None
     sidecars = native_sidecars(pod)
-    for each in status.init_container_statuses:
-        ended = each.state.terminated
-        if ended is not None and ended.exit_code != 0 and each.name not in sidecars:
-            return each.name, ended
+    for container in status.init_container_statuses:
+        ended = container.state.terminated
+        if ended is not None and ended.exit_code != 0 and container.name not in sidecars:
+            return container.name, ended
     return None
 
 
@@ -136,7 +140,7 @@ def blocking_init_container(pod: Pod) -> ContainerStatus | None:
     """Returns the init container for which the pod waits, if it runs. It waits for native sidecars until they start."""
     sidecars = native_sidecars(pod)
     running = (status for status in pod.status.init_container_statuses if status.state.running is not None)
-    return next((each for each in running if each.name not in sidecars or not each.started), None)
+    return next((container for container in running if container.name not in sidecars or not container.started), None)
 
 
 def blocked_since(pod: Pod) -> str | None:

@@ -414,7 +414,7 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
 def has_ended_well(pod: Pod) -> bool:
     """Reports whether all containers but native sidecars have ended with 0, so that the pod will be Succeeded."""
     ended = [status.state.terminated for status in pod.status.container_statuses]
-    return bool(ended) and all(each is not None and each.exit_code == 0 for each in ended)
+    return bool(ended) and all(terminated is not None and terminated.exit_code == 0 for terminated in ended)
 
 
 def seconds_until_change(states: Sequence[ReplicaState], started: str | None, now: datetime) -> float | None:

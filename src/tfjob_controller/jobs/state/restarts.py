@@ -61,8 +61,8 @@ def next_restart_counts(
 ) -> dict[str, int]:
     """Returns the recorded counts, raised to those of the replicas and of `replaced` (`replaced_counts`)."""
     raised = dict(counts)
-    seen = ((state.replica.id, replica_restarts(state)) for state in states)
-    for key, count in (*seen, *replaced.items()):
+    current = ((state.replica.id, replica_restarts(state)) for state in states)
+    for key, count in (*current, *replaced.items()):
         if count > raised.get(key, 0):
             raised[key] = count
     if len(raised) <= MAX_GONE:
@@ -220,7 +220,12 @@ def surplus_failed_pods(plan: Plan, observed: ObservedState, counts: Mapping[str
         if not role.is_elastic:
             continue
         pods = (observed.pods.get(f"{role.job_name}-{index}", ()) for index in range(role.replicas))
-        older = [pod for some in pods for pod in some if pod is not newest(some) and pod.status.phase == POD_FAILED]
+        older = [
+            pod
+            for of_index in pods
+            for pod in of_index
+            if pod is not newest(of_index) and pod.status.phase == POD_FAILED
+        ]
         older.sort(key=lambda pod: pod.metadata.creation_timestamp or "")
         for pod in older[:-KEPT_FAILED_PODS]:
             if pod.metadata.deletion_timestamp is None and pod_key(pod) in counts:

@@ -82,10 +82,10 @@ def next_checkpoint(
     if not lines:
         return old
     latest = format_time(now + _MOST_AHEAD)
-    found = old or CheckpointStatus()
-    for line in sorted((each for each in lines if each.time <= latest), key=_chronologically):
-        found = _with_saved(found, line) if isinstance(line, SavedCheckpoint) else _with_failure(found, line)
-    return old if found == (old or CheckpointStatus()) else found
+    status = old or CheckpointStatus()
+    for line in sorted((entry for entry in lines if entry.time <= latest), key=_chronologically):
+        status = _with_saved(status, line) if isinstance(line, SavedCheckpoint) else _with_failure(status, line)
+    return old if status == (old or CheckpointStatus()) else status
 
 
 def with_restored(
@@ -143,16 +143,16 @@ def size_text(size: int) -> str:
     return f"{value:.1f} {unit}"
 
 
-def restored_words(restored: RestoredCheckpoint) -> str:
+def restored_text(restored: RestoredCheckpoint) -> str:
     """Returns text such as `continues from checkpoint-500 (step 500); 20 steps are done again`."""
     from_the_beginning = "starts from the beginning, because there is no checkpoint"
-    words = f"continues from {named(restored)}" if restored.name else from_the_beginning
+    note = f"continues from {named(restored)}" if restored.name else from_the_beginning
     steps = restored.repeated_steps
-    return words + (f"; {steps} step{'s are' if steps > 1 else ' is'} done again" if steps else "")
+    return note + (f"; {steps} step{'s are' if steps > 1 else ' is'} done again" if steps else "")
 
 
 def _restored_event(restored: RestoredCheckpoint) -> StatusEvent:
-    note = f"Training {restored_words(restored)}"
+    note = f"Training {restored_text(restored)}"
     if not restored.skipped:
         return StatusEvent(NORMAL, reasons.CHECKPOINT_RESTORED, note)
     first, more = restored.skipped[0], len(restored.skipped) - 1
@@ -217,7 +217,9 @@ def restored_in(pod: Pod) -> RestoredCheckpoint | None:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     restored = message.restored
-    skipped = tuple(SkippedCheckpoint(each.name, printable(each.reason)) for each in (restored or message).skipped)
+    skipped = tuple(
+        SkippedCheckpoint(checkpoint.name, printable(checkpoint.reason)) for checkpoint in (restored or message).skipped
+    )
     if restored is None:
         return RestoredCheckpoint(time=ended.finished_at, skipped=skipped)
     return RestoredCheckpoint(restored.name, restored.step, ended.finished_at, restored.uri, skipped=skipped)

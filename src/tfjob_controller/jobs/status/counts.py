@@ -135,7 +135,7 @@ def _runs_again(state: ReplicaState, states: Sequence[ReplicaState]) -> bool:
     role = state.replica.role
     if not role.restarts_together or state.job is None or not state.job.spec.suspend:
         return False
-    return any(each.replica.role is role and each.state != replica_state.SUCCEEDED for each in states)
+    return any(state.replica.role is role and state.state != replica_state.SUCCEEDED for state in states)
 
 
 def _natural(replica_id: str) -> tuple[str, int, str]:

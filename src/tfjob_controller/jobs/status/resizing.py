@@ -169,21 +169,21 @@ def _recommendations(
     before = next_conditions.find(conditions.RESIZING)
     if request is None or job_state.plan.scaling.autoscaling == ON or next_conditions.is_true(conditions.RESIZING):
         if before is not None and before.reason == reasons.RESIZE_RECOMMENDED:
-            words = f"No other number of {job_state.plan.scaling.role}s is recommended"
-            next_conditions.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, words)
+            message = f"No other number of {job_state.plan.scaling.role}s is recommended"
+            next_conditions.set(conditions.RESIZING, False, reasons.NONE_RECOMMENDED, message)
         return
-    words = f"recommends {wanted} → {request.workers} {job_state.plan.scaling.role}s: {request.reason}"
-    if before is None or before.message != words:
-        yield StatusEvent(NORMAL, reasons.RESIZE_RECOMMENDED, words)
-    next_conditions.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, words)
+    message = f"recommends {wanted} → {request.workers} {job_state.plan.scaling.role}s: {request.reason}"
+    if before is None or before.message != message:
+        yield StatusEvent(NORMAL, reasons.RESIZE_RECOMMENDED, message)
+    next_conditions.set(conditions.RESIZING, False, reasons.RESIZE_RECOMMENDED, message)
 
 
 def _set_resizing(job_state: JobState, scaling: Scaling, next_conditions: Conditions, *, changed: bool) -> None:
     turns_over = job_state.status.scaling is not None and scaling.attempt != job_state.status.scaling.attempt
     before = next_conditions.find(conditions.RESIZING)
     if changed:
-        words = _resize_message(job_state, scaling.before, scaling.replicas, scaling.reason)
-        next_conditions.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, words)
+        message = _resize_message(job_state, scaling.before, scaling.replicas, scaling.reason)
+        next_conditions.set(conditions.RESIZING, True, reasons.CHILDREN_FOLLOW, message)
     elif (
         before is not None and next_conditions.is_true(conditions.RESIZING) and not turns_over and not _lags(job_state)
     ):
@@ -198,7 +198,7 @@ def _lags(job_state: JobState) -> bool:
     if _is_resizing(job_state):
         return True
     jobs = job_state.observed.jobs
-    for role in (each for each in job_state.plan.replicas.roles if each.is_elastic):
+    for role in (role for role in job_state.plan.replicas.roles if role.is_elastic):
         job = jobs.get(f"{role.job_name}-0")
         if job is not None and job.spec.parallelism < role.replicas:
             return True

@@ -19,10 +19,10 @@ from tfjob_controller.jobs.state.attempts import blocking_pod_message
 from tfjob_controller.jobs.state.completion import (
     Completion,
     Step,
-    ended_words,
     failed_sidecar,
     failure_message,
     missing_replicas,
+    why_ended,
 )
 from tfjob_controller.jobs.state.observed import Obstacle
 from tfjob_controller.jobs.state.pods import has_unfinished_sidecar
@@ -58,20 +58,20 @@ def ended_status(
     nothing_to_clean: bool,
 ) -> TrainingStatus:
     """Returns the status of a job that has ended. With nothing to clean up, the phase CleanUp is skipped."""
-    words = completion.message
-    next_conditions.clear(conditions.RUNNING, completion.reason, words)
-    next_conditions.clear(conditions.RESTARTING, completion.reason, words)
+    message = completion.message
+    next_conditions.clear(conditions.RUNNING, completion.reason, message)
+    next_conditions.clear(conditions.RESTARTING, completion.reason, message)
     if next_conditions.is_true(conditions.RESIZING):
-        next_conditions.set(conditions.RESIZING, False, completion.reason, words)
+        next_conditions.set(conditions.RESIZING, False, completion.reason, message)
     end = conditions.SUCCEEDED if completion.succeeded else conditions.FAILED
-    next_conditions.set(end, True, completion.reason, words)
+    next_conditions.set(end, True, completion.reason, message)
     final = replica_state.SUCCEEDED if completion.succeeded else replica_state.FAILED
     return replace(
         figures,
         phase=last_phase(completion.succeeded) if nothing_to_clean else PHASE_CLEAN_UP,
         state=final,
         summary=final,
-        reason=as_reason(words),
+        reason=as_reason(message),
         completion_time=now_text,
         conditions=next_conditions.all(),
     )
@@ -88,20 +88,20 @@ def as_finished(status: TrainingStatus) -> TrainingStatus:
 
 def suspended_status(figures: TrainingStatus, next_conditions: Conditions, reverted: str = "") -> TrainingStatus:
     """Returns the status of a suspended job. `reverted` names the suspensions that another client keeps reverting."""
-    words = "Suspended: spec.suspend is true"
-    next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, words)
-    next_conditions.clear(conditions.RESTARTING, reasons.SUSPENDED, words)
-    next_conditions.set(conditions.SUSPENDED, True, reasons.SUSPENDED, words)
-    next_conditions.clear(conditions.PREEMPTED, reasons.SUSPENDED, words)
+    message = "Suspended: spec.suspend is true"
+    next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, message)
+    next_conditions.clear(conditions.RESTARTING, reasons.SUSPENDED, message)
+    next_conditions.set(conditions.SUSPENDED, True, reasons.SUSPENDED, message)
+    next_conditions.clear(conditions.PREEMPTED, reasons.SUSPENDED, message)
     scheduled = next_conditions.find(conditions.SCHEDULED)
     if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
-        next_conditions.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, words)
+        next_conditions.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, message)
     return replace(
         figures,
         phase=PHASE_CREATING,
         state=replica_state.UNKNOWN,
         summary=conditions.SUSPENDED,
-        reason="; ".join(filter(None, (words, reverted))),
+        reason="; ".join(filter(None, (message, reverted))),
         conditions=next_conditions.all(),
     )
 
@@ -115,8 +115,8 @@ def active_status(
     if is_up and not job_state.must_restart_all:
         next_conditions.set(conditions.RUNNING, True, reasons.CHIEF_RUNNING, f"{runner.replica.id} runs")
     elif runner.is_up and missing:
-        words = f"Fewer {runner.replica.role.name}s than the minimum of {runner.replica.role.min_replicas} run"
-        next_conditions.clear(conditions.RUNNING, reasons.TOO_FEW_NODES, words)
+        message = f"Fewer {runner.replica.role.name}s than the minimum of {runner.replica.role.min_replicas} run"
+        next_conditions.clear(conditions.RUNNING, reasons.TOO_FEW_NODES, message)
     else:
         next_conditions.clear(conditions.RUNNING, reasons.CHIEF_NOT_RUNNING, f"{runner.replica.id} does not run")
     _set_restarting(job_state, next_conditions)
@@ -156,8 +156,8 @@ def set_reverted(next_conditions: Conditions, reverted: str) -> None:
     if reverted:
         next_conditions.set(conditions.CHANGES_REVERTED, True, reasons.CHANGE_REVERTED, reverted)
     else:
-        words = "No change of a child is reverted any more"
-        next_conditions.clear(conditions.CHANGES_REVERTED, reasons.CHANGES_ACCEPTED, words)
+        message = "No change of a child is reverted any more"
+        next_conditions.clear(conditions.CHANGES_REVERTED, reasons.CHANGES_ACCEPTED, message)
 
 
 def reverted_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
@@ -165,19 +165,19 @@ def reverted_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusE
     if conditions.has_true(new.conditions, conditions.CHANGES_REVERTED) and not conditions.has_true(
         old.conditions, conditions.CHANGES_REVERTED
     ):
-        found = conditions.find(new.conditions, conditions.CHANGES_REVERTED)
-        yield StatusEvent(WARNING, reasons.CHANGE_REVERTED, found.message if found is not None else "")
+        condition = conditions.find(new.conditions, conditions.CHANGES_REVERTED)
+        yield StatusEvent(WARNING, reasons.CHANGE_REVERTED, condition.message if condition is not None else "")
 
 
 def _set_restarting(job_state: JobState, next_conditions: Conditions) -> None:
     over = {state.replica.id for state in job_state.restart_causes}
     restarting = [state.replica.id for state in job_state.unfinished if state.is_restarting or state.replica.id in over]
     if restarting:
-        words = f"{join_ids(restarting)} will be restarted"
+        message = f"{join_ids(restarting)} will be restarted"
         if over:
-            words = shortened(f"{words}: {failure_message(first_failure(job_state.restart_causes))}")
+            message = shortened(f"{message}: {failure_message(first_failure(job_state.restart_causes))}")
         # The back-off of each restart starts at its own failure, even if the condition is True (`state.restarts`).
-        next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, words, anew=bool(over))
+        next_conditions.set(conditions.RESTARTING, True, reasons.REPLICAS_RESTARTING, message, anew=bool(over))
     elif not _is_still_restarting(job_state, next_conditions):
         next_conditions.clear(conditions.RESTARTING, reasons.NONE_RESTARTING, "No replica waits for a restart")
 
@@ -194,8 +194,8 @@ def _why_waiting(job_state: JobState, obstacles: Sequence[Obstacle], before: str
     """Yields the obstacles that may pass, then why the job as a whole waits, or else why its first replica does."""
     step, wait = job_state.step, job_state.wait
     yield from dict.fromkeys(obstacle.message for obstacle in obstacles)
-    if wait is not None and wait.words:
-        yield shortened(wait.words)
+    if wait is not None and wait.job_reason:
+        yield shortened(wait.job_reason)
         return
     reasons_by_id = (
         (
@@ -204,10 +204,10 @@ def _why_waiting(job_state: JobState, obstacles: Sequence[Obstacle], before: str
         )
         for state in step.replica_states
     )
-    waiting = [(id_, words) for id_, words in reasons_by_id if words]
+    waiting = [(id_, reason) for id_, reason in reasons_by_id if reason]
     if waiting:
-        (id_, words), more = waiting[0], f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
-        yield as_reason(f"{id_}: {words}{more}")
+        (id_, reason), more = waiting[0], f" (and {len(waiting) - 1} more wait)" if len(waiting) > 1 else ""
+        yield as_reason(f"{id_}: {reason}{more}")
 
 
 def _why_restarting(job_state: JobState, next_conditions: Conditions) -> str:
@@ -231,7 +231,7 @@ def _why_down(state: ReplicaState, before: str) -> str:
     if state.pod is None:
         ended = _end_told(before, state.replica.id) or "its pod is gone"
     else:
-        ended = ended_words(state) or "ended with exit code 0"
+        ended = why_ended(state) or "ended with exit code 0"
     return f"{ended}; {_how_restarted(state)}"
 
 
@@ -281,7 +281,9 @@ def status_events(job_state: JobState, new: TrainingStatus) -> Iterator[StatusEv
     old = job_state.status
     if new.restarts > old.restarts:
         yield StatusEvent(WARNING, reasons.RESTARTED, _restart_note(job_state, new))
-    was_suspended, is_suspended = (conditions.has_true(each.conditions, conditions.SUSPENDED) for each in (old, new))
+    was_suspended, is_suspended = (
+        conditions.has_true(status.conditions, conditions.SUSPENDED) for status in (old, new)
+    )
     if was_suspended != is_suspended:
         yield (
             StatusEvent(NORMAL, reasons.RESUMED, "Job is resumed")
@@ -312,18 +314,18 @@ SCHEDULING_EVENTS = {
 
 def _scheduling_event(old: TrainingStatus, new: TrainingStatus) -> Iterator[StatusEvent]:
     """Yields an event if the reason of the condition Scheduled has changed; a changed message is no event."""
-    before, now = (conditions.find(each.conditions, conditions.SCHEDULED) for each in (old, new))
+    before, now = (conditions.find(status.conditions, conditions.SCHEDULED) for status in (old, new))
     if now is not None and (before is None or before.reason != now.reason) and now.reason in SCHEDULING_EVENTS:
         yield StatusEvent(SCHEDULING_EVENTS[now.reason], now.reason, now.message)
 
 
 def _restart_note(job_state: JobState, new: TrainingStatus) -> str:
     if job_state.must_restart_all:
-        words = f"Restarting all replicas: {failure_message(first_failure(job_state.restart_causes))}"
+        message = f"Restarting all replicas: {failure_message(first_failure(job_state.restart_causes))}"
         limit = job_state.plan.policy.backoff_limit
         if limit is None or new.disruptions > job_state.status.disruptions:
-            return f"{shortened(words)} (restart {new.restarts})"
-        return f"{shortened(words)} (restart {new.restarts - new.disruptions} of {limit})"
+            return f"{shortened(message)} (restart {new.restarts})"
+        return f"{shortened(message)} (restart {new.restarts - new.disruptions} of {limit})"
     if job_state.plan.replicas.is_elastic:
         return f"Replacing {_why_replaced(job_state)} ({new.restarts} restarts so far)"
     restarted = restarted_states(job_state.replica_states, job_state.status.restart_counts)

@@ -125,21 +125,21 @@ def invalid_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
     if job.status.phase == PHASE_CLEAN_UP:
         return _finished(job, now)
     text = format_time(now)
-    words = f"invalid job spec: {why}"
+    message = f"invalid job spec: {why}"
     next_conditions = Conditions(job.status.conditions, text, job.metadata.generation)
-    next_conditions.clear(conditions.RUNNING, reasons.INVALID_SPEC, words)
-    next_conditions.set(conditions.FAILED, True, reasons.INVALID_SPEC, words)
+    next_conditions.clear(conditions.RUNNING, reasons.INVALID_SPEC, message)
+    next_conditions.set(conditions.FAILED, True, reasons.INVALID_SPEC, message)
     status = replace(
         job.status,
         phase=PHASE_FAILED,
         state=replica_state.FAILED,
         summary=replica_state.FAILED,
-        reason=as_reason(words),
+        reason=as_reason(message),
         conditions=next_conditions.all(),
         observed_generation=job.metadata.generation,
         completion_time=text,
     )
-    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, words),), now)
+    return _result_of_end(job, status, (StatusEvent(WARNING, reasons.INVALID_SPEC, message),), now)
 
 
 def waiting_status(job: TrainingJob, why: str, now: datetime) -> StatusResult:
@@ -201,9 +201,9 @@ def _with_checkpoint(job_state: JobState, status: TrainingStatus) -> TrainingSta
         return status
     observed, pods = job_state.observed, [state.pod for state in job_state.replica_states if state.replica is saver]
     restored = restored_in(pods[0]) if pods and pods[0] is not None else None
-    found = with_restored(status.checkpoint, restored, observed.reported_steps)
-    found = next_checkpoint(found, observed.checkpoint_lines, job_state.now)
-    return status if found is status.checkpoint else replace(status, checkpoint=found)
+    checkpoint = with_restored(status.checkpoint, restored, observed.reported_steps)
+    checkpoint = next_checkpoint(checkpoint, observed.checkpoint_lines, job_state.now)
+    return status if checkpoint is status.checkpoint else replace(status, checkpoint=checkpoint)
 
 
 def _conditions_when_observed(job: TrainingJob, now: datetime) -> Conditions:
@@ -248,8 +248,8 @@ def _set_preempted(job_state: JobState, wait: GangWait, next_conditions: Conditi
     """The condition stays until the gang is admitted again, or continues because its pods were not deleted in time."""
     preemptor = preemptor_of(job_state.observed.gang)
     if preemptor:
-        words = f"{preemptor} gets the capacity: all pods are deleted, and the job waits for capacity again"
-        next_conditions.set(conditions.PREEMPTED, True, reasons.PREEMPTED, words)
+        message = f"{preemptor} gets the capacity: all pods are deleted, and the job waits for capacity again"
+        next_conditions.set(conditions.PREEMPTED, True, reasons.PREEMPTED, message)
     elif wait.scheduled:
         next_conditions.clear(conditions.PREEMPTED, reasons.GANG_ADMITTED, "The job has capacity again")
 
@@ -261,9 +261,9 @@ def _still_saving(job_state: JobState, figures: TrainingStatus, saving: Sequence
     """
     old, now = job_state.status, job_state.now
     status = replace(
-        figures, reason=f"The last checkpoint is being saved: {join_ids([each.replica.id for each in saving])}"
+        figures, reason=f"The last checkpoint is being saved: {join_ids([state.replica.id for state in saving])}"
     )
-    wake_after_seconds = min(seconds_until_saved(each, now) for each in saving)
+    wake_after_seconds = min(seconds_until_saved(state, now) for state in saving)
     if status == old:
         return StatusResult(old, wake_after_seconds=wake_after_seconds)
     return StatusResult(

@@ -12,7 +12,7 @@ import pytest
 from tfjob_controller.api.common.core import ContainerState, ContainerStatus, Pod, PodMeta, Terminated, Waiting
 from tfjob_controller.jobs.state.podreasons import (
     error_of,
-    in_words,
+    exit_text,
     is_permanent_error,
     is_retryable_termination_state,
     start_failure,
@@ -41,8 +41,8 @@ def test_exit_code(exit_code: int, reason: str, retryable: bool, permanent: bool
 
 
 def test_the_text_of_an_exit_omits_the_generic_reason() -> None:
-    assert in_words(Terminated(1, "Error")) == "exit code 1"
-    assert in_words(Terminated(137, "OOMKilled")) == "exit code 137 (OOMKilled)"
+    assert exit_text(Terminated(1, "Error")) == "exit code 1"
+    assert exit_text(Terminated(137, "OOMKilled")) == "exit code 137 (OOMKilled)"
 
 
 # As containerd 2 and runc 1.3 write it.
