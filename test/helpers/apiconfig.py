@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfjob_controller.kube.config.credentials import AuthInfo, Credentials
 from tfjob_controller.kube.config.kubeconfig import Config
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 from tfjob_controller.util.clock import RealClock
 
 

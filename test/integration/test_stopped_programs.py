@@ -20,7 +20,7 @@ from tfjob_controller.client.diagnostics.diagnosis import Diagnosis, diagnose
 from tfjob_controller.client.gangqueue import read_queue
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.reader import Connection
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER
+from tfjob_controller.client.statusreports import CONTROLLER, GANG_SCHEDULER
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.kube.requester import server_now

@@ -33,7 +33,7 @@ from tfjob_controller.api.gang import (
     must_leave,
 )
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.reports import GANG_SCHEDULER, RUNNING, StatusReport, read_report, status_time
+from tfjob_controller.client.statusreports import GANG_SCHEDULER, RUNNING, StatusReport, read_report, status_time
 from tfjob_controller.client.usage import member_requests
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError

@@ -137,7 +137,7 @@ class Job:
         """Why the job does or does not run: replicas, conditions, events. Reads them now."""
         from tfjob_controller.client.diagnostics.description import describe
         from tfjob_controller.client.diagnostics.replicas import replica_views
-        from tfjob_controller.client.reports import CONTROLLER, job_reports
+        from tfjob_controller.client.statusreports import CONTROLLER, job_reports
 
         snapshot = self.refresh().snapshot
         requester = self._connection.requester

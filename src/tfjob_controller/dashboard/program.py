@@ -11,7 +11,7 @@ import structlog
 from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.httpserver.server import ListenError
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 from tfjob_controller.options import DashboardOptions
 from tfjob_controller.util.clock import RealClock
 from tfjob_controller.util.heaps import share_heaps

@@ -15,7 +15,7 @@ from tfjob_controller.client.text import one_line
 from tfjob_controller.dashboard.users import User, username_of
 from tfjob_controller.kube.config.credentials import AuthInfo, Credentials, KubeconfigError, bearer_header
 from tfjob_controller.kube.config.kubeconfig import Config
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.http.transport import Transport
 from tfjob_controller.util.clock import Clock

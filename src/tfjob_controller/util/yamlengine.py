@@ -1,6 +1,7 @@
-"""PyYAML's engine in C, or the one in Python where PyYAML was built without libyaml.
+"""The loader and the dumper that are passed to PyYAML.
 
-PyYAML is imported when it is used, because commands that need no YAML must start without it.
+They are PyYAML's implementations in C, or those in Python if it was built without libyaml. PyYAML is imported on first
+use, because commands that need no YAML must start without it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ _MERGE, _INT, _FLOAT = (f"tag:yaml.org,2002:{name}" for name in ("merge", "int",
 
 @cache
 def safe_loader() -> type[yaml.CSafeLoader | yaml.SafeLoader]:
-    """Returns the argument `Loader` of `yaml.load`, whose time and memory are those of the text and its aliases.
+    """Returns the argument `Loader` of `yaml.load`, for text that strangers write.
 
-    PyYAML copies what a merge key (`<<`) refers to: 400 bytes become a gigabyte. Its numbers of base 60 (`1:30`, which
-    is text in YAML 1.2) take the square of their length.
+    It differs from PyYAML's safe loader in two points. It refuses merge keys (`<<`), for which PyYAML copies what they
+    refer to, so that 400 bytes become a gigabyte. It reads numbers of base 60 (`1:30`) as text, as YAML 1.2 does,
+    because PyYAML takes a time that grows with the square of their length.
     """
     import yaml
 
@@ -44,7 +46,7 @@ def safe_loader() -> type[yaml.CSafeLoader | yaml.SafeLoader]:
 
 
 def safe_dumper() -> type[yaml.CSafeDumper | yaml.SafeDumper]:
-    """The argument `Dumper` of `yaml.dump`."""
+    """Returns the argument `Dumper` of `yaml.dump`."""
     import yaml
 
     return getattr(yaml, "CSafeDumper", yaml.SafeDumper)

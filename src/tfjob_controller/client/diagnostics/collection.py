@@ -17,7 +17,7 @@ from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.kinds import Snapshot
 from tfjob_controller.client.reader import EVENTS, MAX_READ_BYTES, EventSeries, namespace_problem
-from tfjob_controller.client.reports import StatusReport, job_reports
+from tfjob_controller.client.statusreports import StatusReport, job_reports
 from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for

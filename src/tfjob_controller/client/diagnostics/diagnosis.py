@@ -21,7 +21,7 @@ from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
 from tfjob_controller.client.diagnostics.replicas import replica_blamed
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
+from tfjob_controller.client.statusreports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
 from tfjob_controller.jobs.state.podreasons import why_never_started

@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, Response
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.kinds import KINDS
-from tfjob_controller.client.reports import StatusReport
+from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, STOPPED, StatusReport, read_report
+from tfjob_controller.client.statusreports import CONTROLLER, GANG_SCHEDULER, STOPPED, StatusReport, read_report
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.kube.requester import server_now

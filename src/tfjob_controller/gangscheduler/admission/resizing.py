@@ -28,7 +28,7 @@ from datetime import datetime, timedelta
 from tfjob_controller.api.common.cluster import ScheduledPod
 from tfjob_controller.api.gang import BOUND, Gang, kind_of, member_of, placed_nodes, wanted_members
 from tfjob_controller.gangscheduler.admission.reservations import reserve_resized
-from tfjob_controller.gangscheduler.state.shared import ObservedRequests
+from tfjob_controller.gangscheduler.state.observedrequests import ObservedRequests
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.gangscheduler.status.lifecycle import GangState, state_of
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate

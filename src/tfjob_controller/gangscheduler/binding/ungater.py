@@ -34,8 +34,8 @@ from tfjob_controller.api.gang import (
     must_leave,
     required_on_node,
 )
+from tfjob_controller.gangscheduler.state.gangpods import PlacedNodes
 from tfjob_controller.gangscheduler.state.informers import BY_GANG
-from tfjob_controller.gangscheduler.state.shared import PlacedNodes
 from tfjob_controller.gangscheduler.status import lifecycle
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient

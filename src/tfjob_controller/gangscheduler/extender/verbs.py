@@ -44,7 +44,8 @@ from tfjob_controller.gangscheduler.extender.wire import (
     encode_names,
 )
 from tfjob_controller.gangscheduler.permit.permit import Permit
-from tfjob_controller.gangscheduler.state.shared import PlacedNodes, SharedState
+from tfjob_controller.gangscheduler.state.gangpods import PlacedNodes
+from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.scheduling.nodeinfo import nodes_without_capacity
 from tfjob_controller.util.fairness import FairCache

@@ -5,8 +5,8 @@ gang marks the gang here and returns; the loop takes all marked gangs at once (`
 on this module, and none depends on the loop: a gang's path leads from here to the loop (admission/loop.py), to Permit
 (permit/permit.py) and to the binder (binding/binder.py), and back only through the marks.
 
-`RejectedNodes` records which nodes kube-scheduler's own filters rejected for which members, so that these members are
-placed elsewhere. A rejection expires: ports become free, and volumes become available.
+`SharedState` also holds the pods of each gang (`gangpods`), and what Gangs and pods do not tell: `observedrequests`,
+`rejectednodes` and `admittedclasses`.
 
 Locks: `lock` guards the view, the gangs' pods and the usage of quotas. It is held while a pass computes, never during
 I/O, and kube-scheduler's filter calls do not wait for it. The marks have a lock of their own, which is held briefly.
@@ -16,197 +16,30 @@ Threads: any, but only the loop calls `take` and `wait`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-
-from msgspec.structs import replace
+from collections.abc import Callable
 
 from tfjob_controller.api.common.cluster import ScheduledPod
-from tfjob_controller.api.common.podrequests import Amounts, amounts_of, requests_of
-from tfjob_controller.api.common.quantity import PODS, quantity_of
+from tfjob_controller.api.common.podrequests import amounts_of, requests_of
 from tfjob_controller.api.gang import (
     ADMITTED,
     ATTEMPT_LABEL,
     Gang,
-    GangSpec,
-    GangStatus,
-    Member,
     gang_key_of,
     kind_of,
     member_of,
     parse_index,
-    placed_nodes,
 )
 from tfjob_controller.gangscheduler.bindrequests import GangMember
 from tfjob_controller.gangscheduler.state.admittedclasses import AdmittedClasses
+from tfjob_controller.gangscheduler.state.gangpods import GangPods
+from tfjob_controller.gangscheduler.state.observedrequests import ObservedRequests
+from tfjob_controller.gangscheduler.state.rejectednodes import RejectedNodes
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import controller_of, key_of
 from tfjob_controller.scheduling.clusterview import ClusterView
 from tfjob_controller.scheduling.decisions import NominatedNodes
 from tfjob_controller.scheduling.quota import PodUsage
 from tfjob_controller.util.clock import Clock
-
-# An observation that no longer holds, such as a deleted LimitRange, must not block a gang; a futile attempt is cheap.
-RETENTION_SECONDS = 600.0
-# The time after which kube-scheduler retries an unschedulable pod without any event.
-REJECTION_SECONDS = 300.0
-
-
-@dataclass(slots=True)
-class _GangRequests:
-    """`spec` is `declared` with the observed requests; both are None until `apply` needs them."""
-
-    by_kind: dict[str, dict[str, int]] = field(default_factory=dict)
-    observed_time: float = 0.0
-    declared: GangSpec | None = None
-    spec: GangSpec | None = None
-
-
-class ObservedRequests:
-    """Resource requests of gangs' pods where they exceed what their Gangs declare. Safe to use from any thread.
-
-    A Gang declares what each of its pods requests before any pod exists. The API server may add to the pods' requests
-    (the defaults of a LimitRange, the overhead of a RuntimeClass, a webhook), or the owner declared too little. kube-
-    scheduler goes by the pods; a gang placed by its declaration alone would not pass its filters, and the capacity
-    would look free to others. Therefore, from the first pod on, a kind of member counts with the largest requests that
-    any of its pods had, or with the declaration if that is larger. This also holds for later attempts, which have no
-    pods yet, until the spec declares other resources or the observation expires: then the declaration counts again.
-
-    The observations are not stored. A new leader learns them from the pods.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._by_gang: dict[str, _GangRequests] = {}
-
-    def add_pod(self, pod: ScheduledPod) -> None:
-        """Record the requests of a created pod."""
-        key = gang_key_of(pod.metadata)
-        if not key:
-            return
-        try:
-            amounts = requests_of(pod)
-        except ValueError:
-            return
-        kind = kind_of(member_of(pod.metadata))
-        with self._lock:
-            known = self._by_gang.setdefault(key, _GangRequests())
-            known.observed_time = self._clock.monotonic()
-            if _raise(known.by_kind.setdefault(kind, {}), amounts):
-                known.declared = None
-
-    def apply(self, key: str, gang: Gang) -> Gang:
-        """Returns the gang with the observed requests; the same object if its declaration suffices."""
-        with self._lock:
-            known = self._by_gang.get(key)
-            if known is None:
-                return gang
-            if known.declared is not gang.spec or known.spec is None:
-                known.declared, known.spec = gang.spec, _apply(gang.spec, known.by_kind)
-            spec = known.spec
-        return gang if spec is gang.spec else replace(gang, spec=spec)
-
-    def expire(self, key: str, gang: Gang) -> float | None:
-        """For a waiting gang: drop the observation if it expired or the spec declares other resources.
-
-        Returns the seconds until it expires; None without an observation.
-        """
-        with self._lock:
-            known = self._by_gang.get(key)
-            if known is None or known.declared is None or known.spec is known.declared:
-                return None
-            left = known.observed_time + RETENTION_SECONDS - self._clock.monotonic()
-            if left <= 0 or _spec_requests(known.declared) != _spec_requests(gang.spec):
-                del self._by_gang[key]
-                return None
-        return left
-
-    def forget(self, key: str) -> None:
-        """Forget a deleted Gang."""
-        with self._lock:
-            self._by_gang.pop(key, None)
-
-
-class RejectedNodes:
-    """Nodes that kube-scheduler's filters rejected, by gang and member. Safe to use from any thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        # The time of the rejection by gang, member and node.
-        self._rejected: dict[str, dict[str, dict[str, float]]] = {}
-
-    def add(self, member: GangMember, node: str) -> bool:
-        """Record a rejection. Returns whether it was not known."""
-        now = self._clock.monotonic()
-        with self._lock:
-            nodes = self._rejected.setdefault(member.gang, {}).setdefault(member.name, {})
-            is_new = now - nodes.get(node, -REJECTION_SECONDS) >= REJECTION_SECONDS
-            if is_new:
-                nodes[node] = now
-        return is_new
-
-    def by_member(self, gang: str) -> Mapping[str, Collection[str]]:
-        """Returns the unexpired rejections of a gang, by member."""
-        now = self._clock.monotonic()
-        with self._lock:
-            members = self._rejected.get(gang, {})
-            return {
-                member: {node for node, moment in nodes.items() if now - moment < REJECTION_SECONDS}
-                for member, nodes in members.items()
-            }
-
-    def forget(self, gang: str) -> None:
-        with self._lock:
-            self._rejected.pop(gang, None)
-
-
-class PlacedNodes:
-    """The nodes of the members of the status that was asked for last: many are looked up in one after the other.
-
-    Threads: any.
-    """
-
-    def __init__(self) -> None:
-        self._latest: tuple[GangStatus, dict[str, str]] = (GangStatus(), {})
-
-    def of(self, status: GangStatus) -> Mapping[str, str]:
-        """Returns the node of each assigned member."""
-        known, nodes = self._latest
-        if known is not status:
-            nodes = placed_nodes(status)
-            self._latest = (status, nodes)
-        return nodes
-
-
-class GangPods:
-    """The pods of each gang, exactly as the view counts them. Guarded by the view's lock.
-
-    The informer's store may be ahead of its handlers, which keep the view current. If the loop took a gang's pods from
-    the store, it would miss the capacity of pods that are gone there and that the view still counts, and would request
-    it from other gangs.
-    """
-
-    def __init__(self) -> None:
-        self._by_gang: dict[str, dict[str, ScheduledPod]] = {}
-
-    def set(self, pod: ScheduledPod) -> None:
-        """Adds or updates a pod."""
-        if gang := gang_key_of(pod.metadata):
-            self._by_gang.setdefault(gang, {})[key_of(pod)] = pod
-
-    def remove(self, pod: ScheduledPod) -> None:
-        """Removes a pod from the gang that its labels name."""
-        gang = gang_key_of(pod.metadata)
-        pods = self._by_gang.get(gang, {})
-        pods.pop(key_of(pod), None)
-        if gang and not pods:
-            self._by_gang.pop(gang, None)
-
-    def of(self, gang_key: str) -> Sequence[ScheduledPod]:
-        """Returns the pods of a gang, finished ones and those of all attempts included."""
-        return tuple(self._by_gang.get(gang_key, {}).values())
 
 
 class SharedState:
@@ -303,7 +136,7 @@ class SharedState:
 
 
 def _is_as_declared(gang: Gang, member: str, pod: ScheduledPod) -> bool:
-    declared = next((each for each in gang.spec.members if each.name == kind_of(member)), None)
+    declared = next((group for group in gang.spec.members if group.name == kind_of(member)), None)
     if declared is None or (controller_of(gang) is not None and controller_of(pod) is None):
         return False
     try:
@@ -311,32 +144,3 @@ def _is_as_declared(gang: Gang, member: str, pod: ScheduledPod) -> bool:
         return all(amounts.get(name, 0) >= amount for name, amount in amounts_of(declared).items())
     except ValueError:
         return False
-
-
-def _spec_requests(spec: GangSpec) -> tuple[tuple[str, Mapping[str, str]], ...]:
-    return tuple((member.name, member.resources) for member in spec.members)
-
-
-def _apply(spec: GangSpec, by_kind: Mapping[str, Amounts]) -> GangSpec:
-    members = tuple(_member(member, by_kind.get(member.name, {})) for member in spec.members)
-    changed = any(new is not old for new, old in zip(members, spec.members, strict=True))
-    return replace(spec, members=members) if changed else spec
-
-
-def _member(member: Member, needed: Amounts) -> Member:
-    try:
-        declared = amounts_of(member)
-    except ValueError:
-        return member
-    more = {
-        name: quantity_of(name, amount)
-        for name, amount in needed.items()
-        if name != PODS and amount > declared.get(name, 0)
-    }
-    return replace(member, resources={**member.resources, **more}) if more else member
-
-
-def _raise(total: dict[str, int], least: Amounts) -> bool:
-    more = {name: amount for name, amount in least.items() if amount > total.get(name, 0)}
-    total.update(more)
-    return bool(more)

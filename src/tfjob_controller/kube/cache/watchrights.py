@@ -1,8 +1,8 @@
-"""Whether a program may still watch what it watches.
+"""Checks periodically that the program still has the rights for its watches. Without them it is not ready.
 
-The API server checks the rights of a watch when it begins, and a watch may last for many minutes. If the binding of a
-role is deleted meanwhile, for example together with another installation, the program can write nothing and seems to be
-healthy. So the rights are asked for from time to time, and a program without them is not ready.
+The API server checks rights only when a watch begins, and a watch lasts for many minutes. If a role or its binding is
+deleted meanwhile, for example together with another installation, all writes are refused although the watches continue
+and the program seems to be healthy.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ PERIOD_SECONDS = 30.0
 
 
 class WatchRights:
-    """Asks every `PERIOD_SECONDS`, in a thread of its own. `watched` are resources, each with its namespace or "".
+    """Checks the rights every `PERIOD_SECONDS`, in a separate thread, by reviews of the API server (`accessreviews`).
 
-    What is not answered stays as it was: that the API server does not respond is no lack of rights.
+    `watched` has resources, each with its namespace, or "" for all namespaces. If a review fails, the last result
+    stays: an API server that does not respond has not refused anything.
     """
 
     def __init__(self, requester: Requester, watched: Sequence[tuple[Resource[Object], str]], clock: Clock) -> None:
@@ -45,7 +46,7 @@ class WatchRights:
         return self.thread.join(timeout_seconds)
 
     def problems(self) -> list[str]:
-        """Which rights are missing, one line with the remedy; nothing if none is known to be."""
+        """Returns one line that names the missing rights and the remedy; empty if none is known to be missing."""
         if not self._missing:
             return []
         kinds = ", ".join(self._missing)

@@ -26,7 +26,7 @@ from tfjob_controller.kube.config.credentials import (
 from tfjob_controller.kube.config.libraryconfig import behind_proxy, read_with_library
 from tfjob_controller.kube.config.overrides import NO_IMPERSONATION, NO_OVERRIDES, ConfigOverrides, Impersonation
 from tfjob_controller.kube.config.plainconfig import is_proxied, read_plain
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 from tfjob_controller.util.clock import Clock, RealClock
 
 __all__ = ["Config", "find_config", "load_config", "load_plain_config"]

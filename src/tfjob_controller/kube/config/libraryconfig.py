@@ -27,7 +27,7 @@ from tfjob_controller.kube.config.credentials import (
 )
 from tfjob_controller.kube.config.overrides import ConfigOverrides, impersonation_of
 from tfjob_controller.kube.config.plainconfig import ContextConfig
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 from tfjob_controller.util.clock import Clock
 
 if TYPE_CHECKING:

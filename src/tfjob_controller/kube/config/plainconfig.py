@@ -39,7 +39,7 @@ from tfjob_controller.kube.config.overrides import (
     Impersonation,
     impersonation_of,
 )
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 from tfjob_controller.util.yamlengine import safe_loader
 
 _CLUSTER_FIELDS = {"server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"}

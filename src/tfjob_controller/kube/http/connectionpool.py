@@ -27,7 +27,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
 from urllib3.util import parse_url
 
 from tfjob_controller.kube.config.kubeconfig import Config
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 
 # A reachable server accepts a connection within one retransmission (1 s, then 3 s).
 CONNECT_TIMEOUT_SECONDS = 5.0

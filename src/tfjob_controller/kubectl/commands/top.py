@@ -16,31 +16,33 @@ _MEBIBYTE = 2**20
 
 
 def rows_of(cluster: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: for each node its jobs, then other pods, reservations, and free resources."""
-    space = ["Namespace"] if with_namespace else []
+    """Returns the headers and the rows. For each node: a row for each of its jobs, other pods, reservations, and the
+    free resources.
+    """
     devices = _devices(cluster)
-    headers = ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"]
-    blank = [""] * len(space)
+
+    def row(node: str, namespace: str, who: str, amounts: Mapping[str, str], pods: str) -> list[str]:
+        return [node, *([namespace] if with_namespace else []), who, *_cells(amounts, devices), pods]
+
     rows: list[list[str]] = []
     usages = {usage.node: usage for usage in cluster.nodes or ()}
     for node in sorted({holding.node for holding in cluster.holdings} | set(usages)):
         for holding in (holding for holding in cluster.holdings if holding.node == node):
-            own = [holding.namespace] if with_namespace else []
             job = f"{holding.job} (deleted)" if holding.deleted else holding.job
-            rows.append([node, *own, job, *_cells(holding.requests, devices), replica_ranges(holding.replicas)])
+            rows.append(row(node, holding.namespace, job, holding.requests, replica_ranges(holding.replicas)))
         if (usage := usages.get(node)) is not None:
-            rows.append([node, *blank, "(other pods)", *_cells(usage.others, devices), _pods(usage.others)])
+            rows.append(row(node, "", "(other pods)", usage.others, _pods(usage.others)))
             if usage.reserved:
-                rows.append([node, *blank, "(reserved)", *_cells(usage.reserved, devices), "for gangs"])
-            rows.append([node, *blank, "(free)", *_cells(usage.free, devices), _pods(usage.free)])
-    return headers, rows
+                rows.append(row(node, "", "(reserved)", usage.reserved, "for gangs"))
+            rows.append(row(node, "", "(free)", usage.free, _pods(usage.free)))
+    space = ["Namespace"] if with_namespace else []
+    return ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"], rows
 
 
 def _devices(cluster: ClusterUsage) -> list[str]:
-    """Extended resources, such as nvidia.com/gpu: a column each."""
-    quantities = [holding.requests for holding in cluster.holdings] + [
-        usage.allocatable for usage in cluster.nodes or ()
-    ]
+    """Returns the names of extended resources, such as nvidia.com/gpu, each of which has a column."""
+    quantities = [holding.requests for holding in cluster.holdings]
+    quantities += [usage.allocatable for usage in cluster.nodes or ()]
     return sorted({resource for amounts in quantities for resource in amounts if "/" in resource})
 
 

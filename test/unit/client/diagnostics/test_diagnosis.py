@@ -16,7 +16,7 @@ from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import timeline
 from tfjob_controller.client.kinds import snapshot_decoder
-from tfjob_controller.client.reports import CONTROLLER, GANG_SCHEDULER, StatusReport
+from tfjob_controller.client.statusreports import CONTROLLER, GANG_SCHEDULER, StatusReport
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kinds.clientkind import ClientKind

@@ -10,7 +10,7 @@ from tfjob_controller.api.gang import member_of, placed_nodes
 from tfjob_controller.gangscheduler.admission.loop import BACKOFF_SECONDS, pause_seconds
 from tfjob_controller.gangscheduler.admission.queue import FIGURES_SECONDS
 from tfjob_controller.gangscheduler.bindrequests import GangMember
-from tfjob_controller.gangscheduler.state.shared import REJECTION_SECONDS
+from tfjob_controller.gangscheduler.state.rejectednodes import REJECTION_SECONDS
 from tfjob_controller.gangscheduler.status.lifecycle import REPLACEMENT_SECONDS
 
 

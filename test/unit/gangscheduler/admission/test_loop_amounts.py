@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.gangworld import BIND_TIMEOUT_SECONDS, GangWorld
-from tfjob_controller.gangscheduler.state.shared import RETENTION_SECONDS
+from tfjob_controller.gangscheduler.state.observedrequests import RETENTION_SECONDS
 
 
 def give_up(world: GangWorld, name: str) -> None:

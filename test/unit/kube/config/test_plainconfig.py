@@ -13,7 +13,7 @@ from helpers.barekubeconfig import write_kubeconfig
 from tfjob_controller.kube.config.credentials import KubeconfigError
 from tfjob_controller.kube.config.kubeconfig import Config, find_config, load_config, load_plain_config
 from tfjob_controller.kube.config.overrides import ConfigOverrides, Impersonation
-from tfjob_controller.kube.config.server import ServerConfig
+from tfjob_controller.kube.config.serverconfig import ServerConfig
 
 SERVER = "https://cluster.test:6443/path"
 

@@ -1,8 +1,8 @@
-"""Who reported a status, when, and whether the reporter still runs.
+"""Which program wrote a status, when, and whether that program still runs.
 
-A status remains when the program that wrote it is gone. Each program renews a Lease while it works, so a report is the
-last one, and not the present state, once that Lease is no longer renewed. All times are those of the API server, which
-sets `managedFields` and dates its responses: the clocks of a program's node and of the reader may be wrong.
+A status stays when the program that wrote it has stopped, and is out of date then. Each program renews a Lease while it
+works, so a Lease that is not renewed any more shows that its program has stopped. All times are the API server's, which
+sets `managedFields` and dates its responses, because the clocks of nodes and clients may be wrong.
 
 Only what is in the namespace of the installation counts, because the role `edit` lets tenants write Leases and pods in
 theirs. A Lease can be left over from an installation that was removed, or that elected a leader before. So no program

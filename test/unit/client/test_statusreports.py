@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import pytest
 
 from helpers.memoryapi import MemoryApi
-from tfjob_controller.client.reports import CONTROLLER, StatusReport, read_report, status_time
+from tfjob_controller.client.statusreports import CONTROLLER, StatusReport, read_report, status_time
 from tfjob_controller.kube import requester
 from tfjob_controller.kube.requester import server_now
 
