@@ -19,7 +19,7 @@ _CONFIG = "manifests/base/manager/controller-config.yaml"
 _COPIED = {
     "manifests/base/crds/*.yaml": "files/crds",
     "manifests/base/crds-kubeflow-v1/*.yaml": "files/crds-kubeflow-v1",
-    "manifests/components/kubeflow-v1/validation-policy.yaml": "files/kubeflow-v1",
+    "manifests/components/kubeflow-v1/[!k]*.yaml": "files/kubeflow-v1",
     "manifests/base/runtimes/*-distributed.yaml": "files/runtimes",
     "manifests/base/runtimes/plain.yaml": "files/runtimes",
     "manifests/base/extender/scheduler.yaml": "files",

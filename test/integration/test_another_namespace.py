@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 
 # kustomize gives policies a namespace, which the API server drops.
 CLUSTER_WIDE = re.compile("Namespace|Cluster.*|PriorityClass|ValidatingAdmission.*")
-AGGREGATED = "rbac.authorization.k8s.io/aggregate-to-"
+AGGREGATED = re.compile(r"rbac\.authorization\.(k8s\.io|kubeflow\.org)/aggregate-to-")
 INSTALLS = [
     ("standalone",),
     ("gang-affinity",),
@@ -39,7 +39,7 @@ Object = dict[str, Any]
 def is_users(entry: Object) -> bool:
     """Whether it is a role for users, which belongs to the cluster and not to an install."""
     labels = entry["metadata"].get("labels", {})
-    return entry["metadata"]["name"] == CLUSTER_VIEWER or any(name.startswith(AGGREGATED) for name in labels)
+    return entry["metadata"]["name"] == CLUSTER_VIEWER or any(map(AGGREGATED.match, labels))
 
 
 def render_in(
@@ -102,7 +102,8 @@ def test_the_roles_of_users_keep_the_names_that_messages_have(tmp_path: Path) ->
     names = {entry["metadata"]["name"] for entry in rendered if is_users(entry)}
     base = {"tfjob-viewer", "tfjob-editor", "tfjob-admin", CLUSTER_VIEWER}
     components = ("kubeflow-trainer", "kubeflow-v1")
-    assert names == base | {f"tfjob-{component}-{role}" for component in components for role in ("viewer", "editor")}
+    ours = {f"tfjob-{component}-{role}" for component in components for role in ("viewer", "editor")}
+    assert names == base | ours | {f"kubeflow-training-{role}" for role in ("admin", "edit", "view")}
 
 
 def test_bindings_that_an_overlay_adds_are_left_alone(tmp_path: Path) -> None:

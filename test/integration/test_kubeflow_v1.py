@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from helpers.cluster import Cluster, new_namespace, own_plane, set_pod_terminated
 from helpers.controller import running_controller
+from helpers.kubectl import Kubectl
 from helpers.poll import until
+from helpers.renderings import SYSTEM, named, of_kind, port_names, render_with, selects
 from helpers.v1manifests import v1_manifest, v1_replicas
 from localcluster.api import Api
 from localcluster.crds import documents, install_crd
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 CRDS = Path("manifests/base/crds-kubeflow-v1")
+CONTROLLER = "tfjob-controller"
 KINDS = tuple(kind.resource.kind for kind in V1_JOB_KINDS)
 # Each with a type of replicas that decides, and one that does not.
 TYPES = {"TFJob": ("Chief", "Worker"), "JAXJob": ("Worker", "")}
@@ -113,3 +117,30 @@ def test_a_pod_that_a_signal_has_ended_is_replaced_and_an_error_ends_the_job(clu
     trial.exits("worker-1", 1)
     trial.await_conditions(("Created", True), ("Running", False), ("Failed", True))
     assert sorted(trial.children("pods")) == ["worker-0", "worker-1"]
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> list[Object]:
+    folder = tmp_path_factory.mktemp("component")
+    return render_with(Kubectl(cluster.kubeconfig, folder / "cache", SYSTEM), folder, "standalone", "kubeflow-v1")
+
+
+def test_the_service_of_training_operator_serves_the_metrics_of_the_controller(rendered: list[Object]) -> None:
+    service, deployment = named(rendered, "Service", "training-operator"), named(rendered, "Deployment", CONTROLLER)
+    (port,) = service["spec"]["ports"]
+    assert port["port"] == 8080
+    assert port["targetPort"] in port_names(deployment)
+    assert selects({"matchLabels": service["spec"]["selector"]}, deployment)
+
+
+def test_the_roles_of_kubeflow_are_aggregated_and_can_be_applied_again(
+    cluster: Cluster, rendered: list[Object], tmp_path: Path
+) -> None:
+    names = [f"kubeflow-training-{role}" for role in ("admin", "edit", "view")]
+    roles = [role for role in of_kind(rendered, "ClusterRole") if role["metadata"]["name"] in names]
+    kubectl = Kubectl(cluster.kubeconfig, tmp_path / "cache", SYSTEM)
+    kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(roles))
+    admin, edit, _ = (f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}" for name in names)
+    until(lambda: cluster.api.get(admin).get("rules"), lambda rules: rules == cluster.api.get(edit)["rules"])
+    kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(roles))
+    assert cluster.api.get(admin)["rules"]

@@ -192,7 +192,8 @@ def test_only_the_policies_for_jobs_of_users_apply_to_all_accounts() -> None:
 
 @pytest.mark.parametrize("role", objects("ClusterRole"))
 def test_only_the_roles_of_users_are_added_to_those_of_the_cluster(role: Object) -> None:
-    aggregated = [label for label in role["metadata"].get("labels", {}) if "aggregate-to" in label]
+    cluster = "rbac.authorization.k8s.io/aggregate-to-"
+    aggregated = [label for label in role["metadata"].get("labels", {}) if label.startswith(cluster)]
     if aggregated:
         assert role["metadata"]["name"].startswith("tfjob-")
         groups = {group for rule in rules(role) for group in rule["apiGroups"]}
@@ -261,5 +262,6 @@ def test_nothing_of_ours_is_offered_beyond_its_pods() -> None:
     ]
     assert [(each["kind"], each["metadata"]["name"]) for each in offered] == [
         ("Service", "tfjob-dashboard"),
+        ("Service", "training-operator"),
         ("Service", "tfjob-controller-progress"),
     ]
