@@ -7,6 +7,8 @@ to do costs no request.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
@@ -83,6 +85,26 @@ class TrainingStatus(msgspec.Struct, frozen=True):
     checkpoint: CheckpointStatus | None = None
     # Pending, Running, Suspended, Succeeded or Failed.
     summary: str = ""
+
+
+# Decisions, the statuses of kinds and records have the same names for them.
+_SHARED = (
+    "phase",
+    "reason",
+    "summary",
+    "observed_generation",
+    "start_time",
+    "completion_time",
+    "restarts",
+    "disruptions",
+    "restart_counts",
+    "succeeded_indexes",
+)
+
+
+def shared_fields(status: object) -> dict[str, Any]:
+    """Returns the fields that a status of any kind has under the names of `TrainingStatus`."""
+    return {name: getattr(status, name) for name in _SHARED}
 
 
 class TrainingJob(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -48,28 +48,18 @@ def kubeflow_work(job: KubeflowTrainJob, ttl_seconds: int | None = None) -> Trai
     return TrainingJob(job.metadata, recorded_status(job), ttl_seconds)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class KubeflowTrainJobAdapter:
-    """See `KindAdapter`."""
+    """See `KindAdapter`. The stores have the runtimes of each kind."""
 
-    def __init__(
-        self,
-        namespaced: Store[KubeflowRuntime],
-        cluster: Store[KubeflowRuntime],
-        config: ControllerConfig,
-        clock: Clock,
-        *,
-        restart_rules: bool,
-        gangs: GangPolicy = NO_GANGS,
-        progress_server: ProgressServer | None = None,
-    ) -> None:
-        """The stores have the runtimes of each kind."""
-        self._progress_server = progress_server
-        self._namespaced = namespaced
-        self._cluster = cluster
-        self._config = config
-        self._clock = clock
-        self._restart_rules = restart_rules
-        self._gangs = gangs
+    namespaced: Store[KubeflowRuntime]
+    cluster: Store[KubeflowRuntime]
+    config: ControllerConfig
+    clock: Clock
+    _: KW_ONLY
+    restart_rules: bool
+    gangs: GangPolicy = NO_GANGS
+    progress_server: ProgressServer | None = None
 
     @property
     def resource(self) -> Resource[Object]:
@@ -98,35 +88,28 @@ class KubeflowTrainJobAdapter:
         return validate(job)
 
     def plan(self, job: KubeflowTrainJob) -> Plan:
-        runtime = self._runtime_of(job)
-        recipe = KubeflowRecipe(
-            job,
-            runtime.spec,
-            self._config,
-            self._gangs,
-            self._restart_rules,
-            progress_server=self._progress_server,
-        )
+        parts = self.config, self.gangs, self.restart_rules
+        recipe = KubeflowRecipe(job, self._runtime_of(job).spec, *parts, progress_server=self.progress_server)
         roles = recorded_status(job).roles
         count = next((role.replicas for role in roles if role.role == recipe.nodes.name), 0)
         return build_kubeflow_plan(replace(recipe, started_nodes=count))
 
     def _runtime_of(self, job: KubeflowTrainJob) -> KubeflowRuntime:
         """Returns the runtime of a job that references a kind of runtimes. Raises UnplannableError."""
-        ref, found = job.spec.runtime_ref, self._find_runtime(job)
-        if found is None:
+        ref, runtime = job.spec.runtime_ref, self._find_runtime(job)
+        if runtime is None:
             has_run = bool(recorded_status(job).roles)
-            seconds_left = seconds_to_wait(job, has_run=has_run, now=self._clock.now())
+            seconds_left = seconds_to_wait(job, has_run=has_run, now=self.clock.now())
             raise UnplannableError(
                 f"spec.runtimeRef: there is no {ref.kind} {ref.name}: create it before the TrainJob", seconds_left
             )
-        problem = validate_runtime(found)
+        problem = validate_runtime(runtime)
         if problem is not None:
             raise UnplannableError(f"{ref.kind} {ref.name}: {problem}")
-        return found
+        return runtime
 
     def _find_runtime(self, job: KubeflowTrainJob) -> KubeflowRuntime | None:
-        return find_runtime(self._namespaced, self._cluster, _runtime_of(job))
+        return find_runtime(self.namespaced, self.cluster, _runtime_of(job))
 
     def record_change(self, job: KubeflowTrainJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         return None if status == recorded_status(job) else record_patch(job.metadata, record_of(job, status))
@@ -172,7 +155,7 @@ def _figures_of(job: KubeflowTrainJob) -> Mapping[str, str]:
     report = job.status.trainer_status
     if report is None or is_finished(recorded_status(job)):
         return {}
-    return {name: each.value for name, each in reported_metrics(report).items()} | progress_of(report)
+    return {name: metric.value for name, metric in reported_metrics(report).items()} | progress_of(report)
 
 
 KIND = Kind(

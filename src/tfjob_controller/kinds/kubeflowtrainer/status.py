@@ -39,6 +39,7 @@ from tfjob_controller.jobs.trainingjob import (
     TrainingStatus,
     ready_by_role,
     ready_count,
+    shared_fields,
 )
 from tfjob_controller.kinds.reasons import ALL_JOBS_COMPLETED, JOBS_BUILD_FAILED
 from tfjob_controller.util.timestamps import parse_time
@@ -90,20 +91,11 @@ _decode = msgspec.json.Decoder(_Record).decode
 def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
     """Returns the value of the annotation."""
     recorded = _RecordedStatus(
-        phase=status.phase,
+        **shared_fields(status),
         state=status.state,
-        reason=status.reason,
         replica_statuses=tuple(_RecordedRole(role.role, role_state(role.states), role.states) for role in status.roles),
         conditions=status.conditions,
-        observed_generation=status.observed_generation,
-        start_time=status.start_time,
-        completion_time=status.completion_time,
-        restarts=status.restarts,
-        disruptions=status.disruptions,
-        restart_counts=status.restart_counts,
-        succeeded_indexes=status.succeeded_indexes,
         ready=ready_by_role(status),
-        summary=status.summary,
     )
     return msgspec.json.encode(_Record(job.metadata.uid, recorded)).decode()
 
@@ -111,22 +103,13 @@ def record_of(job: KubeflowTrainJob, status: TrainingStatus) -> str:
 def _status_in(record: _RecordedStatus) -> TrainingStatus:
     """Returns the status from which `record_of` made this record."""
     return TrainingStatus(
-        phase=record.phase,
+        **shared_fields(record),
         state=record.state,
-        reason=record.reason,
         roles=tuple(
             RoleStatus(role.role, role.states, ready_count(record.ready.get(role.role, "")))
             for role in record.replica_statuses
         ),
         conditions=record.conditions,
-        observed_generation=record.observed_generation,
-        start_time=record.start_time,
-        completion_time=record.completion_time,
-        restarts=record.restarts,
-        disruptions=record.disruptions,
-        restart_counts=record.restart_counts,
-        succeeded_indexes=record.succeeded_indexes,
-        summary=record.summary,
     )
 
 

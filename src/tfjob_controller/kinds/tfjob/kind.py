@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -63,26 +64,17 @@ class TFJobCaches:
         self.jobs.add_handler(JobHandler(queue, is_new=lambda job: not job.status.phase, triggers=triggers))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TFJobAdapter:
-    """See `KindAdapter`."""
+    """See `KindAdapter`. Without a `follower`, statuses do not show checkpoints."""
 
-    def __init__(
-        self,
-        store: Store[TFJob],
-        config: ControllerConfig,
-        rng: random.Random,
-        *,
-        restart_rules: bool,
-        gangs: GangPolicy = NO_GANGS,
-        follower: CheckpointFollower | None = None,
-    ) -> None:
-        """Without a `follower`, statuses do not show checkpoints."""
-        self._store = store
-        self._follower = follower
-        self._config = config
-        self._rng = rng
-        self._restart_rules = restart_rules
-        self._gangs = gangs
+    store: Store[TFJob]
+    config: ControllerConfig
+    rng: random.Random
+    _: KW_ONLY
+    restart_rules: bool
+    gangs: GangPolicy = NO_GANGS
+    follower: CheckpointFollower | None = None
 
     @property
     def resource(self) -> Resource[Object]:
@@ -106,26 +98,26 @@ class TFJobAdapter:
         return (
             validate(job)
             or (validate_change(before.spec, job.spec) if before is not None else None)
-            or gang_problem(job.spec, self._gangs)
+            or gang_problem(job.spec, self.gangs)
         )
 
     def has_identity(self, job: TFJob) -> bool:
         return bool(job.spec.runtime_id)
 
     def identity_patch(self, job: TFJob) -> Mapping[str, Any]:
-        taken = _TakenIds(self._store, job.metadata.namespace)
-        return {"spec": {"RuntimeId": new_runtime_id(taken, self._rng)}}
+        taken = _TakenIds(self.store, job.metadata.namespace)
+        return {"spec": {"RuntimeId": new_runtime_id(taken, self.rng)}}
 
     def plan(self, job: TFJob) -> Plan:
-        plan = build_plan(job, self._config, restart_rules=self._restart_rules, gangs=self._gangs)
+        plan = build_plan(job, self.config, restart_rules=self.restart_rules, gangs=self.gangs)
         if not job.status.phase and (problem := name_problem(job.spec, plan)) is not None:
             raise UnplannableError(problem)
         return plan
 
     def follow_logs(self, job: TFJob, plan: Plan, observed: ObservedState) -> ObservedState:
-        if job.spec.checkpoint is None or self._follower is None:
+        if job.spec.checkpoint is None or self.follower is None:
             return observed
-        return follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+        return follow_checkpoints(self.follower, key_of(job), job.metadata.uid, plan, observed)
 
     def status_change(self, job: TFJob, status: TrainingStatus) -> Mapping[str, Any] | None:
         wire = to_wire(status, job.status)
@@ -138,8 +130,8 @@ class TFJobAdapter:
         return change if change["status"] else None
 
     def forget_logs(self, key: str) -> None:
-        if self._follower is not None:
-            self._follower.forget_key(key)
+        if self.follower is not None:
+            self.follower.forget_key(key)
 
 
 class _TakenIds:

@@ -14,58 +14,41 @@ from tfjob_controller.jobs.trainingjob import (
     TrainingStatus,
     ready_by_role,
     ready_count,
+    shared_fields,
 )
 
 
 def to_wire(status: TrainingStatus, before: TFJobStatus) -> TFJobStatus:
     """Returns the status of the TFJob. `before` supplies the field that TrainingStatus lacks."""
     return TFJobStatus(
-        phase=status.phase,
+        **shared_fields(status),
         state=status.state,
-        reason=status.reason,
         replica_statuses=tuple(
             ReplicaStatus(role.role.upper(), role_state(role.states), role.states) for role in status.roles
         ),
         control_paused=before.control_paused,
         conditions=status.conditions,
-        observed_generation=status.observed_generation,
-        start_time=status.start_time,
-        completion_time=status.completion_time,
-        restarts=status.restarts,
-        disruptions=status.disruptions,
-        restart_counts=status.restart_counts,
-        succeeded_indexes=status.succeeded_indexes,
         scaling=_scaling_status(status.scaling) if status.scaling is not None else None,
         progress=status.progress,
         workers=status.scaled_replicas,
         worker_selector=status.scaled_selector,
         ready=ready_by_role(status),
         checkpoint=status.checkpoint,
-        summary=status.summary,
     )
 
 
 def from_wire(status: TFJobStatus) -> TrainingStatus:
     """Returns the status from which `to_wire` made this one."""
     return TrainingStatus(
-        phase=status.phase,
+        **shared_fields(status),
         state=status.state,
-        reason=status.reason,
         roles=tuple(_role_status(replicas, status.ready) for replicas in status.replica_statuses),
         conditions=status.conditions,
-        observed_generation=status.observed_generation,
-        start_time=status.start_time,
-        completion_time=status.completion_time,
-        restarts=status.restarts,
-        disruptions=status.disruptions,
-        restart_counts=status.restart_counts,
-        succeeded_indexes=status.succeeded_indexes,
         scaling=_scaling(status.scaling) if status.scaling is not None else None,
         progress=status.progress,
         scaled_replicas=status.workers,
         scaled_selector=status.worker_selector,
         checkpoint=status.checkpoint,
-        summary=status.summary,
     )
 
 

@@ -6,6 +6,7 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -59,27 +60,18 @@ class MetricsFollower(CheckpointFollower, Protocol):
     def has_read_all(self, job_uid: str) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TrainJobAdapter:
     """See `KindAdapter`."""
 
-    def __init__(
-        self,
-        runtimes: RuntimeResolver,
-        config: ControllerConfig,
-        follower: MetricsFollower,
-        clock: Clock,
-        *,
-        restart_rules: bool,
-        gangs: GangPolicy = NO_GANGS,
-        progress_server: ProgressServer | None = None,
-    ) -> None:
-        self._progress_server = progress_server
-        self._runtimes = runtimes
-        self._config = config
-        self._follower = follower
-        self._clock = clock
-        self._restart_rules = restart_rules
-        self._gangs = gangs
+    runtimes: RuntimeResolver
+    config: ControllerConfig
+    follower: MetricsFollower
+    clock: Clock
+    _: KW_ONLY
+    restart_rules: bool
+    gangs: GangPolicy = NO_GANGS
+    progress_server: ProgressServer | None = None
 
     @property
     def resource(self) -> Resource[Object]:
@@ -103,38 +95,29 @@ class TrainJobAdapter:
         return validate(job) or (validate_change(before, job, has_children) if before is not None else None)
 
     def plan(self, job: TrainJob) -> Plan:
-        found = self._runtimes.resolve(job, self._clock.now())
-        return build_train_plan(
-            Recipe(
-                job,
-                found.framework,
-                found.spec,
-                self._config,
-                self._gangs,
-                self._restart_rules,
-                self._progress_server,
-            )
-        )
+        runtime = self.runtimes.resolve(job, self.clock.now())
+        parts = self.config, self.gangs, self.restart_rules, self.progress_server
+        return build_train_plan(Recipe(job, runtime.framework, runtime.spec, *parts))
 
     def follow_logs(self, job: TrainJob, plan: Plan, observed: ObservedState) -> ObservedState:
         """Follows the chief's log. A job does not end before the log of its ended chief is read."""
         if job.spec.checkpoint is not None:
-            observed = follow_checkpoints(self._follower, key_of(job), job.metadata.uid, plan, observed)
+            observed = follow_checkpoints(self.follower, key_of(job), job.metadata.uid, plan, observed)
             observed = observed.with_reported_steps(self._reported_steps(job))
         pod = newest(pods_of(plan.replicas.chief, observed))
         names = metric_names_of(job.spec)
         if pod is None or not names or not was_started(pod, plan.replicas.chief.role.container):
             return observed
         uid = job.metadata.uid
-        self._follower.follow(key_of(job), uid, pod, plan.replicas.chief.role.container, names)
-        if not all_containers_ended(pod) or self._follower.has_read_all(uid):
+        self.follower.follow(key_of(job), uid, pod, plan.replicas.chief.role.container, names)
+        if not all_containers_ended(pod) or self.follower.has_read_all(uid):
             return observed
         return observed.with_unread()
 
     def _reported_steps(self, job: TrainJob) -> Sequence[ReportedStep]:
         """Returns the last training steps that are known: the recorded one, and the one that was read since."""
         recorded = [(metric.value, metric.log_time) for metric in job.status.metrics if metric.name == STEP]
-        read = self._follower.metrics_of(job.metadata.uid).get(STEP)
+        read = self.follower.metrics_of(job.metadata.uid).get(STEP)
         known = [*recorded, (read.value, read.log_time)] if read is not None else recorded
         return [ReportedStep(step, time) for text, time in known if (step := step_of(text)) is not None]
 
@@ -146,8 +129,8 @@ class TrainJobAdapter:
         return change if change["status"] else None
 
     def _with_metrics(self, job: TrainJob, status: TrainJobStatus) -> TrainJobStatus:
-        runtime = status.runtime or self._runtimes.name_for(job)
-        measured = self._follower.metrics_of(job.metadata.uid)
+        runtime = status.runtime or self.runtimes.name_for(job)
+        measured = self.follower.metrics_of(job.metadata.uid)
         if not measured and status.trainer_status is None:
             return replace(status, runtime=runtime)
         logged = {metric.name: metric for metric in status.metrics}
@@ -156,7 +139,7 @@ class TrainJobAdapter:
         return replace(status, runtime=runtime, metrics=metrics, progress=progress)
 
     def forget_logs(self, key: str) -> None:
-        self._follower.forget_key(key)
+        self.follower.forget_key(key)
 
 
 TrainJobCaches: TypeAlias = RuntimeCaches[TrainJob, TrainingRuntime]

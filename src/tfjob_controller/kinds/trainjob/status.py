@@ -11,7 +11,14 @@ from tfjob_controller.api.trainjob import types as wire
 from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJob, TrainJobStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
-from tfjob_controller.jobs.trainingjob import PHASE_CREATING, RoleStatus, Scaling, TrainingJob, TrainingStatus
+from tfjob_controller.jobs.trainingjob import (
+    PHASE_CREATING,
+    RoleStatus,
+    Scaling,
+    TrainingJob,
+    TrainingStatus,
+    shared_fields,
+)
 from tfjob_controller.kinds.reasons import ALL_JOBS_COMPLETED, JOBS_BUILD_FAILED, JOBS_CREATION_SUCCEEDED
 
 COMPLETE = "Complete"
@@ -33,19 +40,10 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
     jobs = tuple(_jobs_status(role, status) for role in status.roles)
     return replace(
         before,
-        phase=status.phase,
+        **shared_fields(status),
         state=_STATES.get(status.state, ""),
-        summary=status.summary,
-        reason=status.reason,
         conditions=_renamed(status.conditions, TYPES, REASONS),
         jobs_status=jobs,
-        restarts=status.restarts,
-        disruptions=status.disruptions,
-        restart_counts=status.restart_counts,
-        succeeded_indexes=status.succeeded_indexes,
-        observed_generation=status.observed_generation,
-        start_time=status.start_time,
-        completion_time=status.completion_time,
         scaling=_node_scaling(status.scaling) if status.scaling is not None else None,
         current_nodes=status.scaled_replicas,
         selector=status.scaled_selector,
@@ -57,19 +55,10 @@ def to_wire(status: TrainingStatus, before: TrainJobStatus) -> TrainJobStatus:
 def from_wire(status: TrainJobStatus) -> TrainingStatus:
     """Returns the status from which `to_wire` made this one."""
     return TrainingStatus(
-        phase=status.phase,
+        **shared_fields(status),
         state=_OWN_STATES.get(status.state, "") if status.phase else "",
-        summary=status.summary,
-        reason=status.reason,
         conditions=_renamed(status.conditions, _OWN_TYPES, _OWN_REASONS),
         roles=tuple(map(_role_status, status.jobs_status)),
-        restarts=status.restarts,
-        disruptions=status.disruptions,
-        restart_counts=status.restart_counts,
-        succeeded_indexes=status.succeeded_indexes,
-        observed_generation=status.observed_generation,
-        start_time=status.start_time,
-        completion_time=status.completion_time,
         scaling=_scaling(status.scaling) if status.scaling is not None else None,
         scaled_replicas=status.current_nodes,
         scaled_selector=status.selector,
