@@ -89,10 +89,10 @@ def flag_at(parent: Mapping[str, Any], key: str, field: str) -> bool | None:
 
 
 def command_at(parent: Mapping[str, Any]) -> tuple[str, ...]:
-    words = parent.get("command") or []
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    command = parent.get("command") or []
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
         raise FormError("command", "Command: must be a list of strings; put each word into quotes in the YAML.")
-    return tuple(_printable(word, "command", "command") for word in words)
+    return tuple(_printable(word, "command", "command") for word in command)
 
 
 def gpus_at(parent: Mapping[str, Any], key: str) -> int | None:

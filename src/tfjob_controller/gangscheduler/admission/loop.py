@@ -366,27 +366,29 @@ class AdmissionLoop:
             self._wake(key, self._clock.monotonic() + remaining)
         self._queue.add(self._state.observed_requests.apply(key, gang))
 
-    def _place(self, record: _Record, seen: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[StatusUpdate]:
+    def _place(self, record: _Record, observed: Gang, pods: Mapping[str, ScheduledPod]) -> Sequence[StatusUpdate]:
         """Update a placed gang's reservations and reassign members; returns an update if the placement changes."""
-        key = key_of(seen)
+        key = key_of(observed)
         gang = self._reservations.with_reassignments(
-            lifecycle.with_observed_nodes(lifecycle.without_removed_members(seen), pods)
+            lifecycle.with_observed_nodes(lifecycle.without_removed_members(observed), pods)
         )
         if not self._reservations.reserve(gang, pods):
             self._wake(key, self._clock.monotonic() + RETRY_SECONDS)
         self._note_existing_pods(record, gang.status, pods)
         rejected = self._state.rejected_nodes.by_member(key)
-        found, is_any_unplaceable = self._reservations.reassign(gang, pods, rejected, seen.metadata.resource_version)
+        nodes, is_any_unplaceable = self._reservations.reassign(
+            gang, pods, rejected, observed.metadata.resource_version
+        )
         if is_any_unplaceable:
             self._pending.add(key)
-        status = lifecycle.reassigned_status(gang, found)
-        before = placed_nodes(seen.status)
-        if status.placement == seen.status.placement:
+        status = lifecycle.reassigned_status(gang, nodes)
+        before = placed_nodes(observed.status)
+        if status.placement == observed.status.placement:
             self._pods_to_wake += [(pod, node, key) for pod, node in _pods_to_retry(record, before, pods)]
             return ()
         # Once the status is written, the gang is processed again, and its pods are woken.
         is_reassigned = any(before.get(member) != node for member, node in placed_nodes(status).items())
-        return (StatusUpdate(seen, status, StatusChange.REASSIGNED if is_reassigned else StatusChange.RESIZED),)
+        return (StatusUpdate(observed, status, StatusChange.REASSIGNED if is_reassigned else StatusChange.RESIZED),)
 
     def _note_existing_pods(self, record: _Record, status: GangStatus, pods: Mapping[str, ScheduledPod]) -> None:
         """Report the pods that exist when an attempt is processed first. The informer's handler reports later ones."""

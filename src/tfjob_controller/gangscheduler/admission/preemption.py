@@ -224,7 +224,7 @@ class PreemptionRequests:
         freed = [*self._resizing.ending(now), *ending]
         priorities = GangPriorities(self._classes(), self._admitted)
         running = [self._running_gang(key, gang, priorities) for key, gang in self._running.items()]
-        lowest = min((each.priority for each in running), default=None)
+        lowest = min((gang.priority for gang in running), default=None)
 
         def priority_of(gang: Gang) -> int | None:
             priority = priorities.of_preemptor(gang)

@@ -51,9 +51,9 @@ def reassign_members(
     Returns the new nodes by member, and whether some members fit on no node. `pods` are the current attempt's, by
     member; `rejected` has the nodes that kube-scheduler rejected, by member.
     """
-    pod_sets = {each.name: each for each in valid_pod_sets_of(gang.spec)}
+    pod_sets = {pod_set.name: pod_set for pod_set in valid_pod_sets_of(gang.spec)}
     nodes = placed_nodes(gang.status)
-    found: dict[str, str] = {}
+    new_nodes: dict[str, str] = {}
     finders: dict[str, MemberNodes] = {}
     is_any_unplaceable = False
     for member, node in nodes.items():
@@ -72,10 +72,10 @@ def reassign_members(
             is_any_unplaceable = True
             continue
         view.reserve(key_of(gang), {member: new_node}, requests_by_kind([pod_set]), attempt=gang.status.attempt)
-        found[member] = new_node
+        new_nodes[member] = new_node
         for finder in finders.values():
             finder.refresh(node)
-    return found, is_any_unplaceable
+    return new_nodes, is_any_unplaceable
 
 
 def reserve_resized(
@@ -89,7 +89,7 @@ def reserve_resized(
     placed = placed_nodes(gang.status)
     wanted = wanted_members(gang)
     nodes = {member: placed[member] for member in wanted if member in placed}
-    pod_sets = {each.name: each for each in valid_pod_sets_of(gang.spec)}
+    pod_sets = {pod_set.name: pod_set for pod_set in valid_pod_sets_of(gang.spec)}
     finders: dict[str, MemberNodes] = {}
     for member in wanted:
         pod_set = pod_sets.get(kind_of(member))
@@ -195,17 +195,17 @@ class Reservations:
         the Gang to which the status will be written.
         """
         key = key_of(gang)
-        found, is_any_unplaceable = reassign_members(self._view, gang, pods, rejected)
-        if not found:
-            return found, is_any_unplaceable
-        reassigned = self._permit.reassign(key, found)
-        self._restore(gang, found.keys() - reassigned)
-        found = {member: node for member, node in found.items() if member in reassigned}
+        nodes, is_any_unplaceable = reassign_members(self._view, gang, pods, rejected)
+        if not nodes:
+            return nodes, is_any_unplaceable
+        reassigned = self._permit.reassign(key, nodes)
+        self._restore(gang, nodes.keys() - reassigned)
+        nodes = {member: node for member, node in nodes.items() if member in reassigned}
         reservation = self._reservation_of(key, gang.status.attempt)
         if reservation.version != version:
             reservation.version, reservation.reassigned = version, {}
-        reservation.reassigned |= found
-        return found, is_any_unplaceable
+        reservation.reassigned |= nodes
+        return nodes, is_any_unplaceable
 
     def has_succeeded(self, gang: Gang) -> bool:
         """Reports whether a member of the current attempt was seen to succeed, even if its pod is deleted."""
@@ -254,7 +254,9 @@ class Reservations:
     def _reserve_quota(self, gang: Gang, reservation: _Reservation, pods: Pods) -> None:
         """Reserve quota for the members without an unfinished pod: the API server counts the others as used."""
         reserved = self._view.reserved_members(key_of(gang))
-        missing = Counter(kind_of(each) for each in reserved if each not in pods or not is_unfinished(pods[each]))
+        missing = Counter(
+            kind_of(member) for member in reserved if member not in pods or not is_unfinished(pods[member])
+        )
         self._quotas.reserve(gang, reservation.pod_sets, missing)
 
     def _restore(self, gang: Gang, members: Iterable[str]) -> None:

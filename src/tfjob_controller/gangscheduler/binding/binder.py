@@ -227,10 +227,10 @@ class Binder:
             "GET", PODS.path(pod.namespace, pod.name), timeout_seconds=REQUEST_TIMEOUT_SECONDS, retry=False
         )
         try:
-            found = PODS.decode(body)
+            live = PODS.decode(body)
         except msgspec.MsgspecError as error:
             raise ApiError(NO_RESPONSE, "InvalidAnswer", f"the response is not a Pod: {error}") from error
-        return _outcome_of(pod, found)
+        return _outcome_of(pod, live)
 
     def _end(self, task: _Task, result: str, error: str) -> None:
         if error:
@@ -240,11 +240,11 @@ class Binder:
         task.on_result(task.pod, error)
 
 
-def _outcome_of(pod: BindRequest, found: Pod) -> _Outcome | None:
-    if found.metadata.uid != pod.uid:
+def _outcome_of(pod: BindRequest, live: Pod) -> _Outcome | None:
+    if live.metadata.uid != pod.uid:
         return "gone", POD_DELETED
-    if found.spec.node_name == pod.node:
+    if live.spec.node_name == pod.node:
         return _BOUND
-    if found.spec.node_name:
+    if live.spec.node_name:
         return "elsewhere", "the pod is bound to another node"
-    return ("gone", POD_DELETED) if found.metadata.deletion_timestamp else None
+    return ("gone", POD_DELETED) if live.metadata.deletion_timestamp else None

@@ -128,28 +128,28 @@ class PreBindCheck:
 
     def _gang_uids(self, pods: Iterable[BindRequest]) -> dict[str, tuple[str, str]]:
         """Returns the key and uid of each pod's Gang, by pod uid; the uid is empty if the Gang is deleted."""
-        found: dict[str, tuple[str, str]] = {}
+        uids: dict[str, tuple[str, str]] = {}
         for pod in pods:
             cached = self._pods.get(pod.key)
             key = gang_key_of(cached.metadata) if cached is not None and cached.metadata.uid == pod.uid else ""
             if key:
                 gang = self._gangs.get(key)
-                found[pod.uid] = key, gang.metadata.uid if gang is not None else ""
-        return found
+                uids[pod.uid] = key, gang.metadata.uid if gang is not None else ""
+        return uids
 
     def _claims_of(self, pods: Iterable[BindRequest]) -> dict[str, _Claim]:
         """Returns claims by pod uid, without pods that are in no gang, not in the cache, or bound."""
         pod_sets: dict[str, tuple[Mapping[str, PodSet], bool]] = {}
         claims: dict[str, _Claim] = {}
         for pod in pods:
-            found = self._pods.get(pod.key)
-            gang = gang_key_of(found.metadata) if found is not None else ""
-            if found is None or not gang or found.metadata.uid != pod.uid or found.spec.node_name:
+            cached = self._pods.get(pod.key)
+            gang = gang_key_of(cached.metadata) if cached is not None else ""
+            if cached is None or not gang or cached.metadata.uid != pod.uid or cached.spec.node_name:
                 continue
             if gang not in pod_sets:
                 pod_sets[gang] = self._pod_sets_of(gang)
             by_kind, is_reserved = pod_sets[gang]
-            pod_set = by_kind.get(kind_of(member_of(found.metadata)))
+            pod_set = by_kind.get(kind_of(member_of(cached.metadata)))
             if pod_set is not None:
                 claims[pod.uid] = _Claim(pod.key, gang, pod.node, pod_set, is_reserved)
         return claims
@@ -177,15 +177,15 @@ class PreBindCheck:
         if info is None or any(pod_set.node_filter.rejection(info.node) for pod_set in pod_sets):
             return False
         requested = _total_requests(claims_on_node)
-        is_reserved = all(each.is_reserved for each in claims_on_node)
+        is_reserved = all(claim.is_reserved for claim in claims_on_node)
         if is_reserved and all(info.free.get(name, 0) >= 0 for name in requested):
             # The node is not overcommitted, so all its reservations fit.
             return True
         pods = {claim.key for claim in claims_on_node}
         taken = _total_requests(
-            each
-            for each in self._claims_by_node.get(info.name, ())
-            if each.key not in pods and not self._state.view.has_pod(each.key)
+            claim
+            for claim in self._claims_by_node.get(info.name, ())
+            if claim.key not in pods and not self._state.view.has_pod(claim.key)
         )
         return all(
             info.free.get(name, 0) + info.reserved.get(name, 0) - taken.get(name, 0) >= amount

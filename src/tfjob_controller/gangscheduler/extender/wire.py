@@ -125,10 +125,10 @@ def _fields(body: bytes) -> dict[str, bytes]:
 
 
 def _text(fields: Mapping[str, bytes], key: str) -> str:
-    found = _TEXT.decode(fields.get(key, b'""'))
-    if not found:
+    text = _TEXT.decode(fields.get(key, b'""'))
+    if not text:
         raise BadRequestError(f"the body has no {key}")
-    return found
+    return text
 
 
 def _unreadable(error: Exception) -> BadRequestError:

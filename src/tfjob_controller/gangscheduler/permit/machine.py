@@ -213,7 +213,7 @@ class PermitMachine:
         known = self.gangs.get(gang)
         if known is None or known.phase is PermitPhase.REJECTED:
             return [], set()
-        placement = {member: each.node for member, each in known.members.items()}
+        placement = {member: state.node for member, state in known.members.items()}
         free = {member for member in nodes.keys() & placement if known.members[member].stage not in _FIXED_STAGES}
         reassigned = {member: node for member, node in nodes.items() if member in free}
         return self._update_members(known, placement | reassigned), free
@@ -292,7 +292,7 @@ class PermitMachine:
             gang.phase = PermitPhase.BINDING
         outputs: list[PermitOutput] = []
         if gang.phase in (PermitPhase.BINDING, PermitPhase.BOUND):
-            outputs += [each] if (each := gang.start_bindings()) is not None else []
+            outputs += [bindings] if (bindings := gang.start_bindings()) is not None else []
         is_open = gang.phase is PermitPhase.BINDING or (gang.phase is PermitPhase.REJECTED and not gang.is_reported)
         if is_open and gang.is_all_bound:
             gang.phase = PermitPhase.BOUND

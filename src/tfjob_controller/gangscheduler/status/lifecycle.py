@@ -92,12 +92,12 @@ def pods_by_member(gang: Gang, pods: Iterable[ScheduledPod]) -> dict[str, Schedu
 
     Unfinished, not deleted, bound and younger pods win, in this order.
     """
-    found: dict[str, ScheduledPod] = {}
+    by_member: dict[str, ScheduledPod] = {}
     attempt = str(gang.status.attempt)
     for pod in sorted(pods, key=_rank):
         if pod.metadata.labels.get(ATTEMPT_LABEL) == attempt:
-            found[member_of(pod.metadata)] = pod
-    return found
+            by_member[member_of(pod.metadata)] = pod
+    return by_member
 
 
 def with_attempt_of_pods(gang: Gang, pods: Iterable[ScheduledPod]) -> Gang:
@@ -227,7 +227,9 @@ def without_removed_members(gang: Gang) -> Gang:
     nodes, wanted = placed_nodes(gang.status), set(wanted_members(gang))
     if nodes.keys() <= wanted:
         return gang
-    return replace(gang, status=_placed_status(gang, {each: node for each, node in nodes.items() if each in wanted}))
+    return replace(
+        gang, status=_placed_status(gang, {member: node for member, node in nodes.items() if member in wanted})
+    )
 
 
 def with_observed_nodes(gang: Gang, pods: Mapping[str, ScheduledPod]) -> Gang:

@@ -74,7 +74,7 @@ def with_ssh(recipe: KubeflowRecipe, template: dict[str, Any], job: str, mounts:
     if job == LAUNCHER:
         volumes.append({"name": _HOSTS_VOLUME, "configMap": {"name": mounts.config_map}})
         paths.append({"name": _HOSTS_VOLUME, "mountPath": _HOSTS_PATH})
-    changed = with_container(with_volumes(template, volumes), NODE, lambda each: with_mounts(each, paths))
+    changed = with_container(with_volumes(template, volumes), NODE, lambda container: with_mounts(container, paths))
     if job != LAUNCHER:
         return changed
     container = container_of(spec_of(changed), NODE) or {}

@@ -108,9 +108,11 @@ def _whole(
         if replica.role.name not in trained_roles:
             return {}
         role = LAUNCHER if launched and replica.role.name == LAUNCHER else NODE
-        found = variables_of(recipe, setting, role, INDEX_REFERENCE if replica.role.job_name else str(replica.index))
+        variables = variables_of(
+            recipe, setting, role, INDEX_REFERENCE if replica.role.job_name else str(replica.index)
+        )
         left_out = RENDEZVOUS_VARIABLES if recipe.is_tuning else frozenset()
-        return {name: value for name, value in found.items() if name not in left_out}
+        return {name: value for name, value in variables.items() if name not in left_out}
 
     return Plan(
         identity=JobIdentity(
@@ -189,7 +191,7 @@ def _levels(recipe: KubeflowRecipe) -> dict[str, int]:
 def _steps(recipe: KubeflowRecipe, whole: Plan) -> Iterator[Plan]:
     levels = _levels(recipe)
     for level in sorted(set(levels.values())):
-        replicas = tuple(each for each in whole.replicas.all if levels[each.role.name] == level)
+        replicas = tuple(replica for replica in whole.replicas.all if levels[replica.role.name] == level)
         trains = any(replica.role.restarts_together for replica in replicas)
-        needed = _targets(recipe, replicas) or tuple(each for each in replicas if not each.role.serves)
+        needed = _targets(recipe, replicas) or tuple(replica for replica in replicas if not replica.role.serves)
         yield step_of(whole, replicas, needed, trains=trains)

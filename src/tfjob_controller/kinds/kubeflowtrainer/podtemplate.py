@@ -86,7 +86,9 @@ def trained(container: Part, trainer: KubeflowTrainer, *, runs_command: bool) ->
     if runs_command:
         given = {"image": trainer.image, "command": trainer.command, "args": trainer.args}
         changed |= {
-            name: list(each) if isinstance(each, tuple) else each for name, each in given.items() if each is not None
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value is not None
         }
     return changed
 
@@ -98,7 +100,7 @@ def with_resources(container: Part, trainer: KubeflowTrainer) -> dict[str, Any]:
         return dict(container)
     own = container.get("resources") or {}
     given = {"requests": wanted.requests, "limits": wanted.limits}
-    resources = {**own, **{name: {**(own.get(name) or {}), **each} for name, each in given.items() if each}}
+    resources = {**own, **{name: {**(own.get(name) or {}), **amounts} for name, amounts in given.items() if amounts}}
     if wanted.claims:
         resources["claims"] = override_items(own.get("claims"), wanted.claims)
     return {**container, "resources": resources}

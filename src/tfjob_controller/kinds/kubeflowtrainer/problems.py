@@ -93,4 +93,6 @@ def _injection_problems(recipe: KubeflowRecipe) -> Iterator[str]:
 
 def _container_names(job: ReplicatedJob) -> list[object]:
     pod_spec = spec_of(job.template.spec["template"])
-    return [each.get("name") for kind in ("containers", "initContainers") for each in pod_spec.get(kind) or ()]
+    return [
+        container.get("name") for kind in ("containers", "initContainers") for container in pod_spec.get(kind) or ()
+    ]

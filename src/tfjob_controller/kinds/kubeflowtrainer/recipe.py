@@ -66,7 +66,7 @@ class KubeflowRecipe:
             (JAX, policy.jax),
             (XGBOOST, policy.xgboost),
         )
-        return next((framework for framework, each in given if each is not None), PLAIN)
+        return next((framework for framework, section in given if section is not None), PLAIN)
 
     @property
     def is_tuning(self) -> bool:

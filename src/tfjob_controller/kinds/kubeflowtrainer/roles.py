@@ -87,13 +87,13 @@ def _container_name(job: ReplicatedJob) -> str:
 
 def _job_metadata(recipe: KubeflowRecipe, job: ReplicatedJob, field: str) -> dict[str, str]:
     """Returns the labels or annotations of a Job, without those by which Kueue would queue each Job by itself."""
-    found: dict[str, str] = dict(recipe.runtime.template.metadata.get(field) or {})
-    found |= job.template.metadata.get(field) or {}
-    found |= set_metadata(recipe.job.spec, field)
+    merged: dict[str, str] = dict(recipe.runtime.template.metadata.get(field) or {})
+    merged |= job.template.metadata.get(field) or {}
+    merged |= set_metadata(recipe.job.spec, field)
     for patch in pod_patches(recipe.job.spec):
         if patch.job == job.name:
-            found |= patch.job_metadata.get(field) or {}
-    return {name: value for name, value in found.items() if not name.startswith(_KUEUE)}
+            merged |= patch.job_metadata.get(field) or {}
+    return {name: value for name, value in merged.items() if not name.startswith(_KUEUE)}
 
 
 def _template(
@@ -107,18 +107,18 @@ def _template(
     as_node = recipe.runtime.ml_policy.mpi is not None and recipe.runtime.ml_policy.mpi.run_launcher_as_node
     if ancestor == TRAINER or (as_node and job.name == NODE):
         runs = ancestor == TRAINER
-        template = with_container(template, NODE, lambda each: trained(each, spec.trainer, runs_command=runs))
-        template = with_container(template, NODE, lambda each: with_resources(each, spec.trainer))
+        template = with_container(template, NODE, lambda base: trained(base, spec.trainer, runs_command=runs))
+        template = with_container(template, NODE, lambda base: with_resources(base, spec.trainer))
     if recipe.is_tuning and ancestor == TRAINER:
         own = container_of(spec_of(job.template.spec["template"]), NODE) or {}
         arguments = (spec.trainer.args or (), own.get("command") or ())
         command = tune_command(spec.runtime_ref.name, setting, *arguments)
-        template = with_container(template, NODE, lambda each: {**each, "command": command})
+        template = with_container(template, NODE, lambda base: {**base, "command": command})
     if ancestor == TRAINER and recipe.framework in _MEETING_AT_NODE_0:
         template = with_container(template, NODE, _with_port)
     if ancestor in (DATASET_INITIALIZER, MODEL_INITIALIZER):
         asset = spec.initializer.dataset if ancestor == DATASET_INITIALIZER else spec.initializer.model
-        template = with_container(template, container, lambda each: initialized(each, asset))
+        template = with_container(template, container, lambda base: initialized(base, asset))
     if recipe.framework is mpi.FRAMEWORK and job.name in (NODE, LAUNCHER):
         template = with_ssh(recipe, template, job.name, mounts)
     if recipe.progress_server is not None and ancestor == TRAINER:
@@ -137,10 +137,10 @@ def _with_port(container: Part) -> dict[str, Any]:
 def _with_claims(recipe: KubeflowRecipe, template: dict[str, Any]) -> dict[str, Any]:
     """Returns the template with the volumes of those claims that one of its containers mounts."""
     spec = spec_of(template)
-    containers = [each for kind in ("containers", "initContainers") for each in spec.get(kind) or ()]
+    containers = [container for kind in ("containers", "initContainers") for container in spec.get(kind) or ()]
     mounted = {mount.get("name") for container in containers for mount in container.get("volumeMounts") or ()}
     policies = recipe.runtime.template.spec.volume_claim_policies
-    names = (each.name for policy in policies for each in policy.templates)
+    names = (claim.name for policy in policies for claim in policy.templates)
     volumes = [
         {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{recipe.name}"}}
         for name in names
@@ -158,14 +158,17 @@ def _with_injected(recipe: KubeflowRecipe, setting: Setting, template: dict[str,
         return template
     # Job controllers append this variable, and a variable can only refer to earlier ones.
     index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-    found = variables_of(recipe, setting, NODE, "")
+    variables = variables_of(recipe, setting, NODE, "")
     env = [
         {"name": name, "valueFrom": index} if name == "PET_NODE_RANK" else {"name": name, "value": value}
-        for name, value in found.items()
+        for name, value in variables.items()
     ]
     spec = spec_of(template)
     changed = {
-        kind: [with_env(each, env) if each.get("name") in names else each for each in spec.get(kind) or ()]
+        kind: [
+            with_env(container, env) if container.get("name") in names else container
+            for container in spec.get(kind) or ()
+        ]
         for kind in ("containers", "initContainers")
     }
     return with_spec(template, **changed)
@@ -174,8 +177,8 @@ def _with_injected(recipe: KubeflowRecipe, setting: Setting, template: dict[str,
 def variables_of(recipe: KubeflowRecipe, setting: Setting, role: str, index: str) -> dict[str, str]:
     """Returns those variables of the framework that upstream sets."""
     framework = recipe.framework
-    found = framework.environment(setting, role, index)
-    return {name: value for name, value in found.items() if name in VARIABLES[framework.name]}
+    variables = framework.environment(setting, role, index)
+    return {name: value for name, value in variables.items() if name in VARIABLES[framework.name]}
 
 
 def replicas_of(recipe: KubeflowRecipe, role: Role) -> Iterator[Replica]:

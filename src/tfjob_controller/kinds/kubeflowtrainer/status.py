@@ -150,13 +150,13 @@ def _read_record(text: str) -> _Record | None:
     try:
         record = _decode(text)
         status = record.status
-        for each in (
+        for time in (
             status.start_time,
             status.completion_time,
             *(one.last_transition_time for one in status.conditions),
         ):
-            if each is not None:
-                parse_time(each)
+            if time is not None:
+                parse_time(time)
     except (msgspec.DecodeError, ValueError):
         return None
     return record
@@ -189,18 +189,18 @@ def upstream_status(job: KubeflowTrainJob, status: TrainingStatus) -> KubeflowTr
 
 def _upstream_conditions(job: KubeflowTrainJob, status: TrainingStatus) -> list[KubeflowCondition]:
     """Returns upstream's conditions; the one that ends the job comes last, where kubectl shows it."""
-    found = []
+    wire = []
     suspended = conditions.find(status.conditions, conditions.SUSPENDED)
     if suspended is not None:
         is_suspended = suspended.status == conditions.TRUE
         reason = reasons.SUSPENDED if is_suspended else reasons.RESUMED
         message = SUSPENDED_MESSAGE if is_suspended else RESUMED_MESSAGE
-        found.append(_condition(SUSPENDED, suspended, reason, message))
+        wire.append(_condition(SUSPENDED, suspended, reason, message))
     for own, type_ in ((conditions.SUCCEEDED, COMPLETE), (conditions.FAILED, FAILED)):
         ended = conditions.find(status.conditions, own)
         if ended is not None and ended.status == conditions.TRUE:
-            found.append(_condition(type_, ended, *_why_ended(job, ended)))
-    return found
+            wire.append(_condition(type_, ended, *_why_ended(job, ended)))
+    return wire
 
 
 def _condition(type_: str, own: JobCondition, reason: str, message: str) -> KubeflowCondition:
@@ -235,7 +235,7 @@ def _job_status(role: RoleStatus, status: TrainingStatus) -> ReplicatedJobStatus
     total, succeeded = role.replicas, states.get(replica_state.SUCCEEDED, 0)
     is_complete = 0 < total == succeeded
     is_failed = bool(states.get(replica_state.FAILED)) or _has_failed_job(role, status)
-    has_ended = any(conditions.has_true(status.conditions, each) for each in (conditions.SUCCEEDED, conditions.FAILED))
+    has_ended = any(conditions.has_true(status.conditions, end) for end in (conditions.SUCCEEDED, conditions.FAILED))
     runs = not (is_complete or is_failed or has_ended)
     is_suspended = conditions.has_true(status.conditions, conditions.SUSPENDED)
     return ReplicatedJobStatus(

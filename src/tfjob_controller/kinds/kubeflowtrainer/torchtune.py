@@ -31,7 +31,7 @@ def tune_command(runtime: str, setting: Setting, arguments: Sequence[str], runti
     """Returns the command of a job without problems. `runtime` is the name of its runtime."""
     recipe, suffix = _recipe(setting, arguments)
     endpoint = [f"--rdzv_endpoint={setting.nodes[0]}:{DEFAULT_PORT}"] if _is_distributed(setting) else []
-    fixed = [each for each in runtime_command if each.partition("=")[0] in _FIXED]
+    fixed = [argument for argument in runtime_command if argument.partition("=")[0] in _FIXED]
     return [*ENTRYPOINT, *endpoint, recipe, "--config", f"{_model(runtime)}{suffix}", *fixed]
 
 
@@ -48,8 +48,8 @@ def tune_problems(runtime: str, setting: Setting, arguments: Sequence[str]) -> I
         yield f"spec.trainer.resourcesPerNode: must have gpu resource with value 1 for {model} model when using QLoRA"
     if setting.num_nodes > 1 and (_uses_lora(arguments) or _uses_qlora(arguments)):
         yield "spec.trainer.numNodes: LoRA fine-tuning is not supported for multi-node training in TorchTune"
-    for index, each in enumerate(arguments):
-        name = each.partition("=")[0]
+    for index, argument in enumerate(arguments):
+        name = argument.partition("=")[0]
         if name in _FIXED:
             yield f"spec.trainer.args[{index}]: must not set {name}, which the runtime determines"
 

@@ -88,7 +88,7 @@ def build_plan(
     spec = job.spec
     roles = tuple(_role(spec, entry, config) for entry in spec.replica_specs)
     every = chief_first(_replicas(job, roles, restart_rules))
-    replicas = tuple(each for each in every if each.index < each.role.replicas)
+    replicas = tuple(replica for replica in every if replica.index < replica.role.replicas)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,

@@ -134,7 +134,7 @@ class TrainJobAdapter:
         if not measured and status.trainer_status is None:
             return replace(status, runtime=runtime)
         logged = {metric.name: metric for metric in status.metrics}
-        logged |= {name: Metric(name, each.value, each.log_time) for name, each in measured.items()}
+        logged |= {name: Metric(name, value.value, value.log_time) for name, value in measured.items()}
         metrics, progress = metrics_and_progress(metric_names_of(job.spec), logged, status.trainer_status)
         return replace(status, runtime=runtime, metrics=metrics, progress=progress)
 

@@ -109,7 +109,7 @@ def _whole(
         ),
         policy=RunPolicy(CLEAN_RUNNING, spec.suspend, spec.active_deadline_seconds, spec.max_restarts),
         replicas=planned(roles, replicas, _needed(framework, replicas)),
-        environment=lambda each: environment_of(framework, setting, each),
+        environment=lambda replica: environment_of(framework, setting, replica),
         scaling=_scaling(recipe),
         scheduling=PodScheduling(
             **scheduled_by(recipe.gangs, _gang(recipe, roles), job.metadata.labels),

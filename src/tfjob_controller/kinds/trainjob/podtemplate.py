@@ -62,7 +62,9 @@ def trainer_template(
             template = _overridden(template, override)
     if not trains:
         return template
-    return with_container(template, role, lambda each: _trainer(each, spec.trainer, role, runs_command=runs_command))
+    return with_container(
+        template, role, lambda container: _trainer(container, spec.trainer, role, runs_command=runs_command)
+    )
 
 
 def _overridden(template: Part, override: PodSpecOverride) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def _overridden(template: Part, override: PodSpecOverride) -> dict[str, Any]:
 
 def _containers(present: Iterable[Part] | None, overrides: Iterable[ContainerOverride]) -> list[Part]:
     by_name = {override.name: override for override in overrides}
-    return [_with(each, by_name.get(each.get("name", ""))) for each in present or ()]
+    return [_with(container, by_name.get(container.get("name", ""))) for container in present or ()]
 
 
 def _with(container: Part, override: ContainerOverride | None) -> Part:
@@ -202,7 +204,9 @@ def storage_template(
     if writer is not None:
         spec = spec_of(writer)
         security = {"securityContext": security_context_after(container_of(spec, NODE) or {}, spec)}
-    template = with_container(base, storage.role, lambda each: storage_container(storage, {**security, **each}, image))
+    template = with_container(
+        base, storage.role, lambda container: storage_container(storage, {**security, **container}, image)
+    )
     return with_workspace(template, storage.role, workspace)
 
 

@@ -52,11 +52,11 @@ class RuntimeResolver:
     def resolve(self, job: TrainJob, now: datetime) -> ResolvedRuntime:
         """Raises UnplannableError if the runtime does not exist (yet) or does not fit the job."""
         ref = job.spec.runtime_ref
-        found = self._referenced(job, ref, now) if ref is not None else self._built_in(implied_framework(job))
-        problem = validate_with_runtime(job.spec, found.spec) or elastic_problem(job.spec, found.framework.name)
+        resolved = self._referenced(job, ref, now) if ref is not None else self._built_in(implied_framework(job))
+        problem = validate_with_runtime(job.spec, resolved.spec) or elastic_problem(job.spec, resolved.framework.name)
         if problem is not None:
             raise UnplannableError(problem)
-        return found
+        return resolved
 
     def name_for(self, job: TrainJob) -> str:
         """The name of the job's runtime for its status, whether or not the runtime exists; empty if unknown."""
@@ -103,10 +103,10 @@ def implied_framework(job: TrainJob) -> Framework:
 
 
 def _named(name: str) -> Framework:
-    found = frameworks().get(name)
-    if found is None:
+    framework = frameworks().get(name)
+    if framework is None:
         known = ", ".join(sorted(frameworks()))
         raise UnplannableError(
             f"spec.framework: there is no framework {name!r}: it must be one of {known}: correct it, {_RESUBMIT}"
         )
-    return found
+    return framework
