@@ -46,6 +46,11 @@ def test_the_client_knows_only_kinds_that_the_controller_can_run() -> None:
     assert {kind.resource for kind in CLIENT_KINDS} <= {kind.resource for kind in KINDS}
 
 
+def test_the_names_of_kinds_on_a_command_line_are_those_of_their_resources() -> None:
+    names = [(name.kind, name.plural) for name in KIND_NAMES]
+    assert names == [(kind.resource.kind, kind.resource.plural) for kind in CLIENT_KINDS]
+
+
 def test_the_auditor_of_jobs_knows_the_kinds_of_the_client() -> None:
     """It shares no code with what it audits, so it has a list of its own."""
     assert set(OWNERS) == {name.plural for name in KIND_NAMES}

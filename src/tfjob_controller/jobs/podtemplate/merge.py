@@ -141,7 +141,7 @@ def name_problems(template: Part, completed: Part, *fields: tuple[str, Part]) ->
     a part of the template's spec with its path; the last one that has the name is the one to correct.
     """
     own, made = spec_of(template), spec_of(completed)
-    added = _container_names(made) - _container_names(own)
+    added = container_names(made) - container_names(own)
     given = {volume.get(_BY_NAME): volume for volume in own.get("volumes") or ()}
     replaced = {
         volume[_BY_NAME] for volume in made.get("volumes") or () if given.get(volume[_BY_NAME], volume) != volume
@@ -161,7 +161,8 @@ def name_problems(template: Part, completed: Part, *fields: tuple[str, Part]) ->
                     )
 
 
-def _container_names(pod_spec: Part) -> Counter[object]:
+def container_names(pod_spec: Part) -> Counter[object]:
+    """Returns how often each name is that of a container or an init container."""
     return Counter(
         container.get(_BY_NAME) for kind in ("containers", "initContainers") for container in pod_spec.get(kind) or ()
     )

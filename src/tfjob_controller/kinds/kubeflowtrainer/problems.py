@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfjob_controller.api.kubeflowtrainer.patches import patch_problems
-from tfjob_controller.api.kubeflowtrainer.runtime import ReplicatedJob
 from tfjob_controller.api.kubeflowtrainer.validation import JOBS_FIELD, validate_with_runtime
 from tfjob_controller.jobs.naming import MAX_LABEL
 from tfjob_controller.jobs.plan.model import Role
 from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
-from tfjob_controller.jobs.podtemplate.merge import name_problems, spec_of
+from tfjob_controller.jobs.podtemplate.merge import container_names, name_problems, spec_of
 from tfjob_controller.kinds.kubeflowtrainer.recipe import RESERVED, KubeflowRecipe
 from tfjob_controller.kinds.kubeflowtrainer.torchtune import tune_problems
 
@@ -81,7 +80,7 @@ def _gang_problems(recipe: KubeflowRecipe) -> Iterator[str]:
 
 def _injection_problems(recipe: KubeflowRecipe) -> Iterator[str]:
     torch = recipe.runtime.ml_policy.torch
-    by_name = {job.name: _container_names(job) for job in recipe.jobs}
+    by_name = {job.name: container_names(spec_of(job.template.spec["template"])) for job in recipe.jobs}
     for target in torch.env_injection.targets if torch is not None else ():
         for name in target.container_names:
             if name not in by_name.get(target.job_name, ()):
@@ -89,10 +88,3 @@ def _injection_problems(recipe: KubeflowRecipe) -> Iterator[str]:
                     f'spec.mlPolicy.torch.envInjection: target podSet "{target.job_name}" container "{name}" '
                     "not found in runtime template"
                 )
-
-
-def _container_names(job: ReplicatedJob) -> list[object]:
-    pod_spec = spec_of(job.template.spec["template"])
-    return [
-        container.get("name") for kind in ("containers", "initContainers") for container in pod_spec.get(kind) or ()
-    ]
