@@ -7,8 +7,6 @@ to do costs no request.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
@@ -87,26 +85,6 @@ class TrainingStatus(msgspec.Struct, frozen=True):
     summary: str = ""
 
 
-# Decisions, the statuses of kinds and records have the same names for them.
-_SHARED = (
-    "phase",
-    "reason",
-    "summary",
-    "observed_generation",
-    "start_time",
-    "completion_time",
-    "restarts",
-    "disruptions",
-    "restart_counts",
-    "succeeded_indexes",
-)
-
-
-def shared_fields(status: object) -> dict[str, Any]:
-    """Returns the fields that a status of any kind has under the names of `TrainingStatus`."""
-    return {name: getattr(status, name) for name in _SHARED}
-
-
 class TrainingJob(msgspec.Struct, frozen=True):
     """A job with what decisions need of it."""
 
@@ -123,13 +101,3 @@ def is_finished(status: TrainingStatus) -> bool:
 def ready_by_role(status: TrainingStatus) -> dict[str, str]:
     """Returns the ready replicas of each role, of those wanted: text such as `3/4`."""
     return {role.role: f"{role.ready}/{role.replicas}" for role in status.roles}
-
-
-# A longer text is no number of replicas.
-_MAX_DIGITS = 9
-
-
-def ready_count(text: str) -> int:
-    """Returns the first number of a text such as `3/4`; 0 for any other text."""
-    ready, _, _ = text.partition("/")
-    return int(ready) if ready.isascii() and ready.isdecimal() and len(ready) <= _MAX_DIGITS else 0

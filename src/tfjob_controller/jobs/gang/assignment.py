@@ -58,10 +58,7 @@ def apply_to_set(template: dict[str, Any], assignment: MemberAssignment) -> None
     One template cannot pin its pods to different nodes. If pods are pinned, each waits behind a scheduling gate until
     the gang scheduler has pinned it.
     """
-    _annotate(template, assignment)
-    pod_spec = template["spec"]
-    if assignment.scheduler_name:
-        pod_spec["schedulerName"] = assignment.scheduler_name
+    pod_spec = _assigned_spec(template, assignment)
     if assignment.node:
         gates = [gate for gate in pod_spec.get("schedulingGates") or () if gate.get("name") != PLACEMENT_GATE]
         pod_spec["schedulingGates"] = [*gates, {"name": PLACEMENT_GATE}]
@@ -83,18 +80,20 @@ def node_value(node: str) -> str:
 
 def apply_assignment(template: dict[str, Any], assignment: MemberAssignment) -> None:
     """Changes a pod template in place, so that the pod runs as assigned."""
-    _annotate(template, assignment)
-    pod_spec = template["spec"]
-    if assignment.scheduler_name:
-        pod_spec["schedulerName"] = assignment.scheduler_name
+    pod_spec = _assigned_spec(template, assignment)
     if assignment.node:
         pod_spec["affinity"] = _pinned(pod_spec.get("affinity") or {}, assignment.node)
 
 
-def _annotate(template: dict[str, Any], assignment: MemberAssignment) -> None:
+def _assigned_spec(template: dict[str, Any], assignment: MemberAssignment) -> dict[str, Any]:
+    """Returns the pod spec of a template, which gets the annotations and the scheduler of all members."""
+    metadata: dict[str, Any] = template["metadata"]
+    pod_spec: dict[str, Any] = template["spec"]
     if assignment.annotations:
-        metadata = template["metadata"]
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **assignment.annotations}
+    if assignment.scheduler_name:
+        pod_spec["schedulerName"] = assignment.scheduler_name
+    return pod_spec
 
 
 def _pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:

@@ -100,15 +100,6 @@ def _reported_state(plan: Plan, state: ReplicaState) -> str:
     return state.state if is_known else replica_state.UNKNOWN
 
 
-def role_state(counts: dict[str, int]) -> str:
-    """Returns Failed if any index failed, else Running if any runs, else Succeeded if all did, else Unknown."""
-    if replica_state.FAILED in counts:
-        return replica_state.FAILED
-    if replica_state.RUNNING in counts:
-        return replica_state.RUNNING
-    return replica_state.SUCCEEDED if list(counts) == [replica_state.SUCCEEDED] else replica_state.UNKNOWN
-
-
 def _existing(plan: Plan, states: Sequence[ReplicaState]) -> int:
     """Returns how many replicas of the scaled role have a Job; for an elastic role how many indexes its Job has."""
     jobs = [state.job for state in states if state.job is not None and state.replica.role.name == plan.scaling.role]

@@ -31,17 +31,15 @@ from tfjob_controller.api.kubeflowtrainer.types import (
 from tfjob_controller.api.kubeflowtrainer.validation import unsupported_runtime
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.status.counts import role_state
 from tfjob_controller.jobs.status.summary import last_phase
 from tfjob_controller.jobs.trainingjob import (
     PHASE_CREATING,
     RoleStatus,
     TrainingStatus,
     ready_by_role,
-    ready_count,
-    shared_fields,
 )
 from tfjob_controller.kinds.reasons import ALL_JOBS_COMPLETED, JOBS_BUILD_FAILED
+from tfjob_controller.kinds.wirestatus import ready_count, role_state, shared_fields
 from tfjob_controller.util.timestamps import parse_time
 
 # Upstream's reasons and messages (kubeflow/trainer pkg/constants, kubernetes-sigs/jobset pkg/constants).

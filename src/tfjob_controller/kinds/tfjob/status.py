@@ -6,16 +6,14 @@ from collections.abc import Mapping
 
 from tfjob_controller.api.tfjob.status import ReplicaStatus, ScalingStatus, TFJobStatus
 from tfjob_controller.api.tfjob.types import TFJob
-from tfjob_controller.jobs.status.counts import role_state
 from tfjob_controller.jobs.trainingjob import (
     RoleStatus,
     Scaling,
     TrainingJob,
     TrainingStatus,
     ready_by_role,
-    ready_count,
-    shared_fields,
 )
+from tfjob_controller.kinds.wirestatus import ready_count, role_state, shared_fields, shared_scaling
 
 
 def to_wire(status: TrainingStatus, before: TFJobStatus) -> TFJobStatus:
@@ -62,24 +60,10 @@ def _role_status(replicas: ReplicaStatus, ready: Mapping[str, str]) -> RoleStatu
 
 
 def _scaling_status(scaling: Scaling) -> ScalingStatus:
-    return ScalingStatus(
-        workers=scaling.replicas,
-        before=scaling.before,
-        target=scaling.target,
-        target_reason=scaling.target_reason,
-        reason=scaling.reason,
-        generation=scaling.attempt,
-        members=scaling.members,
-    )
+    shared = shared_scaling(scaling)
+    return ScalingStatus(workers=scaling.replicas, generation=scaling.attempt, members=scaling.members, **shared)
 
 
 def _scaling(scaling: ScalingStatus) -> Scaling:
-    return Scaling(
-        replicas=scaling.workers,
-        before=scaling.before,
-        target=scaling.target,
-        target_reason=scaling.target_reason,
-        reason=scaling.reason,
-        attempt=scaling.generation,
-        members=scaling.members,
-    )
+    shared = shared_scaling(scaling)
+    return Scaling(replicas=scaling.workers, attempt=scaling.generation, members=scaling.members, **shared)

@@ -11,15 +11,9 @@ from tfjob_controller.api.trainjob import types as wire
 from tfjob_controller.api.trainjob.types import NODE, JobsStatus, NodeScaling, TrainJob, TrainJobStatus
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.state.replica_state import FAILED, RUNNING, SUCCEEDED, UNKNOWN
-from tfjob_controller.jobs.trainingjob import (
-    PHASE_CREATING,
-    RoleStatus,
-    Scaling,
-    TrainingJob,
-    TrainingStatus,
-    shared_fields,
-)
+from tfjob_controller.jobs.trainingjob import PHASE_CREATING, RoleStatus, Scaling, TrainingJob, TrainingStatus
 from tfjob_controller.kinds.reasons import ALL_JOBS_COMPLETED, JOBS_BUILD_FAILED, JOBS_CREATION_SUCCEEDED
+from tfjob_controller.kinds.wirestatus import shared_fields, shared_scaling
 
 COMPLETE = "Complete"
 # The names that differ in this API. Each has one counterpart, so that they can be converted back.
@@ -71,25 +65,11 @@ def trainjob_work(job: TrainJob) -> TrainingJob:
 
 
 def _node_scaling(scaling: Scaling) -> NodeScaling:
-    return NodeScaling(
-        nodes=scaling.replicas,
-        before=scaling.before,
-        target=scaling.target,
-        target_reason=scaling.target_reason,
-        reason=scaling.reason,
-        attempt=scaling.attempt,
-    )
+    return NodeScaling(nodes=scaling.replicas, attempt=scaling.attempt, **shared_scaling(scaling))
 
 
 def _scaling(scaling: NodeScaling) -> Scaling:
-    return Scaling(
-        replicas=scaling.nodes,
-        before=scaling.before,
-        target=scaling.target,
-        target_reason=scaling.target_reason,
-        reason=scaling.reason,
-        attempt=scaling.attempt,
-    )
+    return Scaling(replicas=scaling.nodes, attempt=scaling.attempt, **shared_scaling(scaling))
 
 
 def _renamed(
