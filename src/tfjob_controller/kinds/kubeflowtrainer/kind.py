@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -52,6 +52,11 @@ def kubeflow_work(job: KubeflowTrainJob, ttl_seconds: int | None = None) -> Trai
 class KubeflowTrainJobAdapter:
     """See `KindAdapter`. The stores have the runtimes of each kind."""
 
+    resource: ClassVar[Resource[Object]] = KUBEFLOW_TRAINJOBS
+    status_debounce_seconds: ClassVar[float] = METRICS_DEBOUNCE_SECONDS
+    # Upstream's runtimes limit the life of the JobSet, not of the TrainJob.
+    is_deleted_when_expired: ClassVar[bool] = False
+
     namespaced: Store[KubeflowRuntime]
     cluster: Store[KubeflowRuntime]
     config: ControllerConfig
@@ -60,19 +65,6 @@ class KubeflowTrainJobAdapter:
     restart_rules: bool
     gangs: GangPolicy = NO_GANGS
     progress_server: ProgressServer | None = None
-
-    @property
-    def resource(self) -> Resource[Object]:
-        return KUBEFLOW_TRAINJOBS
-
-    @property
-    def status_debounce_seconds(self) -> float:
-        return METRICS_DEBOUNCE_SECONDS
-
-    @property
-    def is_deleted_when_expired(self) -> bool:
-        """Upstream's runtimes limit the life of the JobSet, not of the TrainJob."""
-        return False
 
     def is_managed(self, job: KubeflowTrainJob) -> bool:
         return job.spec.managed_by in ("", MANAGED_HERE)

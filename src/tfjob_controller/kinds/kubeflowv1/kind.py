@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from cachetools import LRUCache
 
@@ -91,27 +91,18 @@ class V1Caches:
 class V1Adapter:
     """See `KindAdapter`."""
 
+    status_debounce_seconds: ClassVar[float] = V1_DEBOUNCE_SECONDS
+    is_deleted_when_expired: ClassVar[bool] = True
+
     def __init__(
         self, resource: Resource[V1Job], clock: Clock, cluster_domain: str = "", gangs: GangPolicy = NO_GANGS
     ) -> None:
         """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes."""
         self._cluster_domain, self._gangs = cluster_domain, gangs
-        self._resource = resource
+        self.resource: Resource[Object] = resource
         self._clock = clock
         # The UIDs of finished jobs that are cleaned up: their status has no field for it.
         self._cleaned: LRUCache[str, bool] = LRUCache(_REMEMBERED)
-
-    @property
-    def resource(self) -> Resource[Object]:
-        return self._resource
-
-    @property
-    def status_debounce_seconds(self) -> float:
-        return V1_DEBOUNCE_SECONDS
-
-    @property
-    def is_deleted_when_expired(self) -> bool:
-        return True
 
     def is_managed(self, job: V1Job) -> bool:
         return job.spec.run_policy.managed_by in (None, "", MANAGED_HERE)

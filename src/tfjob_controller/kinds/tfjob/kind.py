@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from tfjob_controller.api.common.core import PODS, Pod
 from tfjob_controller.api.common.managedby import is_managed_here
@@ -68,6 +68,10 @@ class TFJobCaches:
 class TFJobAdapter:
     """See `KindAdapter`. Without a `follower`, statuses do not show checkpoints."""
 
+    resource: ClassVar[Resource[Object]] = TFJOBS
+    status_debounce_seconds: ClassVar[float] = TFJOB_DEBOUNCE_SECONDS
+    is_deleted_when_expired: ClassVar[bool] = True
+
     store: Store[TFJob]
     config: ControllerConfig
     rng: random.Random
@@ -75,18 +79,6 @@ class TFJobAdapter:
     restart_rules: bool
     gangs: GangPolicy = NO_GANGS
     follower: CheckpointFollower | None = None
-
-    @property
-    def resource(self) -> Resource[Object]:
-        return TFJOBS
-
-    @property
-    def status_debounce_seconds(self) -> float:
-        return TFJOB_DEBOUNCE_SECONDS
-
-    @property
-    def is_deleted_when_expired(self) -> bool:
-        return True
 
     def is_managed(self, job: TFJob) -> bool:
         return is_managed_here(job.spec.managed_by)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -64,6 +64,10 @@ class MetricsFollower(CheckpointFollower, Protocol):
 class TrainJobAdapter:
     """See `KindAdapter`."""
 
+    resource: ClassVar[Resource[Object]] = TRAINJOBS
+    status_debounce_seconds: ClassVar[float] = METRICS_DEBOUNCE_SECONDS
+    is_deleted_when_expired: ClassVar[bool] = True
+
     runtimes: RuntimeResolver
     config: ControllerConfig
     follower: MetricsFollower
@@ -72,18 +76,6 @@ class TrainJobAdapter:
     restart_rules: bool
     gangs: GangPolicy = NO_GANGS
     progress_server: ProgressServer | None = None
-
-    @property
-    def resource(self) -> Resource[Object]:
-        return TRAINJOBS
-
-    @property
-    def status_debounce_seconds(self) -> float:
-        return METRICS_DEBOUNCE_SECONDS
-
-    @property
-    def is_deleted_when_expired(self) -> bool:
-        return True
 
     def is_managed(self, job: TrainJob) -> bool:
         return is_managed_here(job.spec.managed_by)
