@@ -7,11 +7,11 @@ from pathlib import Path
 
 from generate.markdown import table, with_part
 from interop.record import Record, read_all
-from tfjob_controller.kinds.names import KIND_NAMES
+from tfjob_controller.kinds.names import OWN_KIND_NAMES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "interop.md"
 BEGIN, END = "<!-- begin: make generate -->\n", "<!-- end: make generate -->\n"
-_KINDS = [name.kind for name in KIND_NAMES]
+_KINDS = [name.kind for name in OWN_KIND_NAMES]
 _NOT_TRIED = "-"
 
 

@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfjob_controller.client.discovery import explained, is_left_out
 from tfjob_controller.client.errors import LISTING, AmbiguousNameError, ClientError
 from tfjob_controller.client.job import Job, Jobs, job_table
-from tfjob_controller.client.kinds import KINDS, Snapshot, kinds_named
+from tfjob_controller.client.kinds import KINDS, Snapshot
 from tfjob_controller.client.reader import Connection
 from tfjob_controller.client.validation import check_children, validate_manifest
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
@@ -57,13 +59,14 @@ class Client:
         origin: str = "this client",
         listing: str = LISTING,
         controller_namespace: str = SYSTEM_NAMESPACE,
+        kinds: Sequence[ClientKind] = KINDS,
     ) -> Client:
-        """A client over a transport that the caller closes.
+        """A client over a transport that the caller closes, for jobs of `kinds`.
 
         For errors: `origin` describes the address of the server, `listing` is the command or call that lists jobs.
         """
         client = cls.__new__(cls)
-        client._connection = Connection(requester, namespace, origin, listing, controller_namespace)
+        client._connection = Connection(requester, namespace, origin, listing, controller_namespace, kinds)
         client._close = lambda: None
         return client
 
@@ -81,6 +84,14 @@ class Client:
         """The namespace of calls that name none."""
         return self._connection.namespace
 
+    def kinds(self, word: str | None = None) -> Sequence[ClientKind]:
+        """The kinds of that name, or all that the cluster serves: at most one for each word.
+
+        Those of this project may not be installed.
+        """
+        with self._connection.client_errors():
+            return self._connection.kinds_named(word)
+
     def close(self) -> None:
         """Close all connections; calls that wait in other threads fail."""
         self._close()
@@ -92,42 +103,54 @@ class Client:
         kind: str | None = None,
         label_selector: str = "",
     ) -> Jobs:
-        """The jobs of a namespace, sorted by name; of both kinds unless `kind` is tfjob or trainjob.
+        """The jobs of a namespace, sorted by name; of all kinds unless `kind` is one, such as tfjob or pytorchjob.
 
-        `label_selector` narrows them, such as "team=vision".
+        `label_selector` narrows them, such as "team=vision". Without `kind`, kinds are left out that the cluster does
+        not have, and those of kubeflow.org/v1 that the user may not list.
         """
         where = "" if all_namespaces else namespace or self.namespace
         snapshots: list[Snapshot] = []
+        refusals: list[ApiError | ClientError] = []
         with self._connection.client_errors():
-            for client_kind in kinds_named(kind):
+            for client_kind in self._connection.kinds_named(kind):
                 try:
                     snapshots += self._connection.of(client_kind).list(where, label_selector)
-                except ApiError as error:  # unless the kind was requested, the cluster need not have it
-                    if kind is not None or not error.is_not_found:
+                except ApiError as error:
+                    if not is_left_out(client_kind, error):
                         raise
+                    refusals.append(explained(client_kind, error))
+                else:
+                    if kind is not None:  # a cluster serves one API of a kind
+                        break
+            else:
+                if kind is not None:
+                    raise refusals[0]
         snapshots.sort(key=lambda snapshot: (snapshot.metadata.namespace, snapshot.metadata.name, snapshot.kind.word))
         now = server_now(self._connection.requester)
         return job_table([Job(self._connection, snapshot) for snapshot in snapshots], now)
 
     def job(self, name: str, kind: str | None = None, namespace: str | None = None) -> Job:
-        """The job of that name. `kind` is required where both kinds have one."""
+        """The job of that name. `kind` is required where several kinds have one."""
         where = namespace or self.namespace
         refusals: list[ApiError] = []
         snapshots: list[Snapshot] = []
         with self._connection.client_errors():
-            for client_kind in kinds_named(kind):
+            kinds = self._connection.kinds_named(kind)
+            for client_kind in kinds:
                 try:
                     snapshots.append(self._connection.of(client_kind).get(where, name))
+                    if kind is not None:
+                        break
                 except ApiError as error:
-                    if not error.is_not_found:
+                    if not is_left_out(client_kind, error):
                         raise
                     refusals.append(error)
             if not snapshots:
-                raise _not_found(refusals, name, where)
+                raise _not_found(refusals, kinds, name, where)
         if len(snapshots) > 1:
-            kinds = tuple(snapshot.kind for snapshot in snapshots)
-            kinds_text = " and ".join(kind.word for kind in kinds)
-            raise AmbiguousNameError(f"{where} has a {kinds_text} called {name}: specify the kind", kinds)
+            found = tuple(snapshot.kind for snapshot in snapshots)
+            kinds_text = " and ".join(kind.word for kind in found)
+            raise AmbiguousNameError(f"{where} has a {kinds_text} called {name}: specify the kind", found)
         return Job(self._connection, snapshots[0])
 
     def submit(
@@ -140,7 +163,7 @@ class Client:
         `dry_run` the server only returns the job that it would create. Pods that admission would refuse for now, such
         as those beyond a quota, are a warning, which `warn` gets, or else Python's `warnings`.
         """
-        sent = validate_manifest(manifest, self.namespace)
+        sent = validate_manifest(manifest, self.namespace, self._connection.kinds)
         query = STRICT | (DRY_RUN if dry_run else {})
         with self._connection.client_errors():
             try:
@@ -157,11 +180,18 @@ class Client:
             return Job(self._connection, self._connection.create(sent.kind, sent.namespace, sent.body, query))
 
 
-def _not_found(refusals: Sequence[ApiError], name: str, namespace: str) -> ApiError:
-    """The server's own message, unless both kinds exist in the cluster and were looked up."""
-    by_name = [error for error in refusals if error.reason == NOT_FOUND_REASON]
-    if len(by_name) < len(KINDS):
-        return [*by_name, *refusals][0]
-    kinds = " and ".join(f"no {kind.resource.kind}" for kind in KINDS)
-    message = f'{kinds} with the name "{name}" found in namespace "{namespace}"'
-    return ApiError(refusals[0].status, NOT_FOUND_REASON, message)
+def _not_found(
+    refusals: Sequence[ApiError], kinds: Sequence[ClientKind], name: str, namespace: str
+) -> ApiError | ClientError:
+    """The server's own message, unless several kinds exist in the cluster and were looked up.
+
+    `refusals` are those of `kinds`, one for each.
+    """
+    pairs = list(zip(kinds, refusals, strict=True))
+    by_name = [(kind, error) for kind, error in pairs if error.is_not_found and not error.is_unknown_kind]
+    if len(by_name) <= 1:
+        refused = [(kind, error) for kind, error in pairs if error.is_forbidden]
+        return explained(*[*by_name, *refused, *pairs][0])
+    *others, last = (f"no {kind.resource.kind}" for kind, _ in by_name)
+    message = f'{", ".join(others)} and {last} with the name "{name}" found in namespace "{namespace}"'
+    return ApiError(404, NOT_FOUND_REASON, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -61,7 +61,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """Tfjob or trainjob."""
+        """The kind in lower case, such as tfjob or pytorchjob."""
         return self._snapshot.kind.word
 
     @property
@@ -211,16 +211,18 @@ class Job:
     # Changes
 
     def scale(self, n: int, dry_run: bool = False) -> Job:
-        """Request `n` workers of a TFJob (by its scale subresource), or nodes of a TrainJob.
+        """Request `n` workers, or nodes of a TrainJob.
 
-        The nodes of a started TrainJob can change only if it has `elasticPolicy`. With `dry_run` the server only checks
-        the change, here and in the other changes. Raises `JobEndedError`.
+        Where the kind has a scale subresource, as TFJobs of v1alpha1, the right to write it suffices. The nodes of a
+        started TrainJob can change only if it has `elasticPolicy`. With `dry_run` the server only checks the change,
+        here and in the other changes. Raises `JobEndedError`.
         """
         check_size(self._snapshot, n)
         kind = self._snapshot.kind
         if not kind.has_scale_right:
-            check_unended(self.refresh().snapshot, SCALED)
-            return self._patched({"spec": {kind.size_field: n}}, dry_run)
+            snapshot = self.refresh().snapshot
+            check_unended(snapshot, SCALED)
+            return self._patched(_change(kind.size_field_of(snapshot.job), n), dry_run)
         for _ in range(_SCALE_TRIES):
             if self._scaled(n, dry_run):
                 return self.refresh()
@@ -286,7 +288,9 @@ class Job:
     def _with_suspend(self, wanted: bool, dry_run: bool) -> Job:
         snapshot = self.refresh().snapshot
         check_unended(snapshot, SUSPENDED if wanted else RESUMED)
-        return self if snapshot.job.spec.suspend == wanted else self._patched({"spec": {"suspend": wanted}}, dry_run)
+        if snapshot.job.spec.suspend == wanted:
+            return self
+        return self._patched(_change(snapshot.kind.suspend_field, wanted), dry_run)
 
     def _patched(self, change: dict[str, Any], dry_run: bool) -> Job:
         with self._connection.client_errors(), self._deletion_errors():
@@ -314,12 +318,20 @@ class Job:
         return JobDeletedError(f"{self.namespace}/{self.name} was deleted")
 
 
+def _change(field: Sequence[str], value: Any) -> dict[str, Any]:
+    """The patch that sets a field of the spec, by its path there."""
+    for name in reversed(field):
+        value = {name: value}
+    return {"spec": value}
+
+
 def check_size(job: Snapshot, n: int) -> None:
     """Raises `ClientError` for a number of workers or nodes that the job cannot have."""
     if isinstance(n, bool) or not isinstance(n, int):
         raise ClientError(f"scale needs a whole number, not {n!r}")
-    if violation := job.kind.size_violation(n):
-        raise ClientError(f"{job.kind.word}/{job.metadata.name}: spec.{job.kind.size_field}: {violation}")
+    if violation := job.kind.size_violation(job.job, n):
+        field = ".".join(job.kind.size_field_of(job.job))
+        raise ClientError(f"{job.kind.word}/{job.metadata.name}: spec.{field}: {violation}")
 
 
 def check_unended(snapshot: Snapshot, change: str) -> None:

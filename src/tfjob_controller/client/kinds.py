@@ -13,13 +13,17 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.jobs.conditions import FALSE, SCHEDULED
 from tfjob_controller.jobs.trainingjob import TrainingStatus
 from tfjob_controller.kinds.clientkind import ClientKind
-from tfjob_controller.kinds.names import KIND_NAMES
+from tfjob_controller.kinds.kubeflowv1.clientkind import CLIENT_KINDS
+from tfjob_controller.kinds.names import OWN_KIND_NAMES
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.meta import ObjectMeta
 
-KINDS: tuple[ClientKind, ...] = tuple(
-    import_module(f"tfjob_controller.kinds.{name.word}.clientkind").CLIENT_KIND for name in KIND_NAMES
+# The kinds of this project.
+OWN_KINDS: tuple[ClientKind, ...] = tuple(
+    import_module(f"tfjob_controller.kinds.{name.word}.clientkind").CLIENT_KIND for name in OWN_KIND_NAMES
 )
+# With those of `kubeflow.org/v1`. Two have the word `tfjob`, of which a cluster serves one: see `discovery`.
+KINDS: tuple[ClientKind, ...] = (*OWN_KINDS, *CLIENT_KINDS)
 
 
 class AnySpec(Protocol):
@@ -68,21 +72,24 @@ def status_of(job: AnyJob) -> TrainingStatus:
     return kind_of(job).work_of(job).status
 
 
-def kinds_named(word: str | None) -> tuple[ClientKind, ...]:
-    """The kind of that name, in any case, singular or plural; all kinds for None. Raises `ClientError`."""
-    found = tuple(kind for kind in KINDS if word is None or word.lower() in (kind.word, kind.resource.plural))
+def kinds_named(word: str | None, kinds: Sequence[ClientKind] = KINDS) -> tuple[ClientKind, ...]:
+    """The kinds of that name, in any case, singular or plural; all of `kinds` for None. Raises `ClientError`."""
+    found = tuple(kind for kind in kinds if word is None or word.lower() in (kind.word, kind.resource.plural))
     if not found:
-        raise ClientError(f"unknown kind {word!r}: use one of {', '.join(kind.word for kind in KINDS)}")
+        words = dict.fromkeys(kind.word for kind in kinds)
+        raise ClientError(f"unknown kind {word!r}: use one of {', '.join(words)}")
     return found
 
 
-def kind_of_manifest(manifest: Any) -> ClientKind:
+def kind_of_manifest(manifest: Any, kinds: Sequence[ClientKind] = KINDS) -> ClientKind:
     """The kind that `apiVersion` and `kind` name. Raises `ClientError`."""
     given = (manifest.get("apiVersion"), manifest.get("kind")) if isinstance(manifest, dict) else (None, None)
-    for kind in KINDS:
+    by_version: dict[str, list[str]] = {}
+    for kind in kinds:
         if given == (kind.resource.api_version, kind.resource.kind):
             return kind
-    known = " or ".join(f"{kind.resource.kind} of {kind.resource.api_version}" for kind in KINDS)
+        by_version.setdefault(kind.resource.api_version, []).append(kind.resource.kind)
+    known = " or ".join(f"{', '.join(names)} of {version}" for version, names in by_version.items())
     raise ClientError(f"not a job: apiVersion and kind must be those of a {known}")
 
 

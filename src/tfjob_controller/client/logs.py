@@ -16,7 +16,7 @@ from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.jobs.state.podreasons import exit_text, why_never_started
 from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
-from tfjob_controller.jobs.state.replica_state import SUCCEEDED, ReplicaState
+from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
 from tfjob_controller.jobs.trainingjob import is_finished
 from tfjob_controller.kube.requester import LineStream, Requester, server_now
 
@@ -112,6 +112,8 @@ class LogReader:
         """The replica that the reason of a failed job names first, or else the chief, which comes first."""
         by_id = {view.replica.id: view for view in views}
         cause = by_id.get(replica_blamed(self._failure, by_id))
+        if cause is None and self._failure and self._reader.kind.operator_name:  # whose reasons name no replica
+            cause = next((view for view in views if view.state == FAILED), None)
         if cause is None or cause is views[0]:
             return views[0]
         chosen = cause if self._has_log(cause) or not self._has_log(views[0]) else views[0]

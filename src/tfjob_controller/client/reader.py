@@ -17,11 +17,11 @@ import msgspec
 from tfjob_controller.api.common.cluster import NAMESPACES
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
+from tfjob_controller.client.discovery import Discovery
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
-from tfjob_controller.client.kinds import AnyJob, Snapshot, snapshot_decoder
-from tfjob_controller.jobs.naming import job_labels, selector_string
+from tfjob_controller.client.kinds import KINDS, AnyJob, Snapshot, kinds_named, snapshot_decoder
 from tfjob_controller.jobs.state.observed import ObservedState
-from tfjob_controller.jobs.state.pods import child_job_of
+from tfjob_controller.jobs.state.pods import child_job_of, is_owned_by
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube import nesting
 from tfjob_controller.kube.client import PAGE_SIZE, ResourceClient
@@ -137,7 +137,8 @@ class Connection:
     """The connection of a client. Thread-safe.
 
     For messages: `origin` describes the address of the server and where it is configured, `listing` the command or call
-    that lists jobs. The controller and the gang scheduler are installed in `controller_namespace`.
+    that lists jobs. The controller and the gang scheduler are installed in `controller_namespace`. Jobs are those of
+    `kinds`.
     """
 
     requester: Requester
@@ -145,7 +146,16 @@ class Connection:
     origin: str
     listing: str = LISTING
     controller_namespace: str = SYSTEM_NAMESPACE
+    kinds: Sequence[ClientKind] = KINDS
     clock: Clock = field(default_factory=RealClock)
+    discovery: Discovery = field(default_factory=Discovery)
+
+    def kinds_named(self, word: str | None) -> Sequence[ClientKind]:
+        """The kinds of that name; None means all that the cluster serves, at most one for each word.
+
+        Raises `ClientError`, and `ApiError`.
+        """
+        return self.discovery.served(self.requester, kinds_named(word, self.kinds), self.clock)
 
     def of(self, kind: ClientKind) -> ResourceClient[Snapshot]:
         snapshots = kind.resource.with_decoder(snapshot_decoder(kind))
@@ -241,10 +251,12 @@ class Reader:
 
     def children(self, job: AnyJob) -> ObservedState:
         """Returns the child Jobs of a job and their pods, by the selectors of the controller."""
-        meta, runtime_id = job.metadata, self.kind.runtime_id_of(job)
-        if not runtime_id:
+        meta, selector = job.metadata, self.kind.child_selector(job)
+        if not selector:
             return ObservedState()
-        selector = selector_string(job_labels(meta.name, runtime_id, self.kind.name_label))
+        if self.kind.operator_name:
+            owned = (pod for pod in self._pods.list(self.namespace, selector) if is_owned_by(pod, meta.uid))
+            return ObservedState(pods={pod.metadata.name: (pod,) for pod in owned})
         by_job: dict[str, list[Pod]] = {}
         for pod in self._pods.list(self.namespace, selector):
             if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
@@ -261,9 +273,8 @@ class Reader:
     def gangs(self, seen: Snapshot) -> Sequence[Any]:
         """Returns the Gangs of a job as plain JSON; none if the cluster has no Gangs or the user may not list them."""
         client = ResourceClient(self._requester, GANGS.with_decoder(msgspec.json.decode), **_PATIENCE)
-        selector = selector_string(job_labels(seen.metadata.name, seen.runtime_id, self.kind.name_label))
         try:
-            return client.list(self.namespace, selector)
+            return client.list(self.namespace, self.kind.child_selector(seen.job))
         except ApiError as error:
             if error.is_forbidden or error.is_not_found:
                 return ()

@@ -33,11 +33,16 @@ from tfjob_controller.api.gang import (
     kind_of,
     member_of,
 )
+from tfjob_controller.client.discovery import served_v1
 from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
-from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.kinds import KINDS, OWN_KINDS
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
+    JOB_NAME_LABEL,
     JOB_TYPE,
+    OPERATOR_NAME_LABEL,
+    REPLICA_INDEX_LABEL,
+    REPLICA_TYPE_LABEL,
     RUNTIME_ID,
     TASK_INDEX,
     name_value,
@@ -48,16 +53,25 @@ from tfjob_controller.kinds import job_resources
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 
-_WORDS = {kind.name_label: kind.word for kind in KINDS}
-_PODS = PODS.with_decoder(scheduled_pod_decoder((*GANG_LABELS, *_WORDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX)))
+_WORDS = {kind.name_label: kind.word for kind in OWN_KINDS}
+_WORDS_OF_OWNERS = {kind.operator_name: kind.word for kind in KINDS if kind.operator_name}
+_PODS = PODS.with_decoder(
+    scheduled_pod_decoder(
+        (
+            *GANG_LABELS,
+            *(*_WORDS, RUNTIME_ID, JOB_TYPE, TASK_INDEX),
+            *(OPERATOR_NAME_LABEL, JOB_NAME_LABEL, REPLICA_TYPE_LABEL, REPLICA_INDEX_LABEL),
+        )
+    )
+)
 _ZONE = "topology.kubernetes.io/zone"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
-# Namespace, `tfjob/NAME` or `trainjob/NAME`, and the runtime id: the job of a pod by its labels.
+# Namespace, `KIND/NAME`, and the runtime id, or the UID of a job that owns its pods: the job of a pod.
 JobKey: TypeAlias = tuple[str, str, str]
 
 
@@ -179,6 +193,8 @@ def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
 def _job_key(pod: ScheduledPod) -> JobKey | None:
     """None for a pod of no job. A long name is shortened as in its label."""
     labels = pod.metadata.labels
+    if (word := _WORDS_OF_OWNERS.get(labels.get(OPERATOR_NAME_LABEL, ""))) and (owner := controller_of(pod)):
+        return pod.metadata.namespace, f"{word}/{labels.get(JOB_NAME_LABEL, owner.name)}", owner.uid
     job = next((f"{kind}/{labels[label]}" for label, kind in _WORDS.items() if label in labels), "")
     return (pod.metadata.namespace, job, labels.get(RUNTIME_ID, "")) if job else None
 
@@ -222,9 +238,10 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
 
 def read_usage(requester: Requester, namespace: str) -> tuple[ClusterUsage, str]:
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
-    nodes, pods, why = _read(requester, namespace)
+    of_v1 = [kind.resource for kind in served_v1(requester, KINDS)]
+    nodes, pods, why = _read(requester, namespace, (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else [])))
     gangs = _read_gangs(requester) if nodes is not None else ()
-    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace)), why
+    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1)), why
 
 
 class _JobSpec(msgspec.Struct, frozen=True):
@@ -246,9 +263,16 @@ def _key_of(job: _JobIdentity, word: str) -> JobKey:
     return meta.namespace, f"{word}/{name_value(meta.name)}", job.spec.runtime_id or runtime_id_of(meta.uid)
 
 
-def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[JobKey]]:
-    """The jobs of a namespace by word; without a word if the user may not list all kinds whose pods it names."""
-    resources = job_resources()
+def _key_of_owner(job: _JobIdentity, word: str) -> JobKey:
+    return job.metadata.namespace, f"{word}/{job.metadata.name}", job.metadata.uid
+
+
+def _read_jobs(requester: Requester, namespace: str, of_v1: Sequence[Resource[Any]]) -> Mapping[str, Container[JobKey]]:
+    """The jobs of a namespace by word; without a word if the user may not list all kinds whose pods it names.
+
+    Jobs of `of_v1` own their pods.
+    """
+    resources = [*job_resources(), *of_v1]
     by_word: dict[str, set[JobKey]] = {resource.kind.lower(): set() for resource in resources}
     for resource in resources:
         word = resource.kind.lower()
@@ -261,7 +285,8 @@ def _read_jobs(requester: Requester, namespace: str) -> Mapping[str, Container[J
                 raise
             continue
         if word in by_word:
-            by_word[word].update(_key_of(job, word) for job in jobs)
+            key_of = _key_of_owner if resource in of_v1 else _key_of
+            by_word[word].update(key_of(job, word) for job in jobs)
     return by_word
 
 
@@ -275,8 +300,13 @@ def _read_gangs(requester: Requester) -> Sequence[Gang]:
         raise
 
 
-def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
-    """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
+def _read(
+    requester: Requester, scope: str, selectors: Sequence[str]
+) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
+    """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why.
+
+    `selectors` select the pods of jobs.
+    """
     pods = ResourceClient(requester, _PODS, **_PATIENCE)
     try:
         nodes = ResourceClient(requester, NODES, **_PATIENCE).list()
@@ -286,6 +316,7 @@ def _read(requester: Requester, scope: str) -> tuple[Sequence[Node] | None, Sequ
             raise
         refusal = error
     try:
-        return None, pods.list(scope, CHILD_SELECTOR), f"{refusal.message}: {cluster_role_remedy(CLUSTER_VIEWER)}"
+        of_jobs = [pod for selector in selectors for pod in pods.list(scope, selector)]
+        return None, of_jobs, f"{refusal.message}: {cluster_role_remedy(CLUSTER_VIEWER)}"
     except ApiError as error:
         raise (refusal if error.is_forbidden and not scope else error) from None

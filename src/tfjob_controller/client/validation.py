@@ -7,7 +7,7 @@ refuses for now, such as pods beyond a quota or with a PriorityClass that does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import msgspec
 from tfjob_controller.api.common.core import JOBS, PODS
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import AnyJob, kind_of_manifest
+from tfjob_controller.client.kinds import KINDS, kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Stands for the characters that the API server adds to a `generateName`.
 _SUFFIX = "00000"
+# What it keeps of a longer one.
+_MAX_PREFIX = 58
 # Errors show this many fields.
 _SHOWN = 3
 # The part of a field's path in a child Job that users do not know.
@@ -37,18 +39,22 @@ _TEMPLATE = "spec.template."
 
 @dataclass(frozen=True, slots=True)
 class ValidManifest:
-    """A job that can be created in `namespace` by sending `body`. `name` is made up where the server chooses it."""
+    """A job that can be created in `namespace` by sending `body`.
+
+    The name of `job`, of its kind, is made up where the server chooses it.
+    """
 
     kind: ClientKind
     namespace: str
-    name: str
     body: bytes
-    job: AnyJob
+    job: Any
 
 
-def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManifest:
+def validate_manifest(
+    manifest: Mapping[str, Any], namespace: str, kinds: Sequence[ClientKind] = KINDS
+) -> ValidManifest:
     """Validates a manifest, which is for `namespace` if it names none. Raises `ClientError` if it is invalid."""
-    kind = kind_of_manifest(manifest)
+    kind = kind_of_manifest(manifest, kinds)
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise ClientError("metadata.name: is required: give the job a name")
@@ -65,10 +71,11 @@ def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManif
     for field, violation in _name_violations(metadata, where):
         if violation:
             raise ClientError(f"metadata.{field}: {violation}")
+    name = metadata.get("name") or f"{str(metadata['generateName'])[:_MAX_PREFIX]}{_SUFFIX}"
+    job = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, name=name, namespace=where))
     if (problem := kind.problem_of(job)) is not None:
         raise ClientError(problem)
-    name = metadata.get("name") or f"{metadata['generateName']}{_SUFFIX}"
-    return ValidManifest(kind, where, name, body, job)
+    return ValidManifest(kind, where, body, job)
 
 
 def _name_violations(metadata: Mapping[str, Any], namespace: str) -> Iterator[tuple[str, str]]:
@@ -93,47 +100,59 @@ def check_children(requester: Requester, manifest: ValidManifest) -> list[str]:
     # These load much that other commands do not need.
     from tfjob_controller.jobs.plan.model import UnplannableError
 
-    job: Any = manifest.job
+    job, kind = manifest.job, manifest.kind
     if not is_managed_here(job.spec.managed_by):
         return []
-    metadata = msgspec.structs.replace(job.metadata, name=manifest.name, namespace=manifest.namespace)
-    job = msgspec.structs.replace(job, metadata=metadata)
     try:
-        plan = manifest.kind.preview_of(job, requester)
+        plan = kind.preview_of(job, requester)
     except UnplannableError as error:
         raise ClientError(str(error)) from None
     if plan is not None:
         return _check_plan(requester, manifest.namespace, plan)
     try:
-        plan = manifest.kind.preview_without_runtime_of(job, requester)
+        plan = kind.preview_without_runtime_of(job, requester)
         return [] if plan is None else _check_plan(requester, manifest.namespace, plan)
     except (UnplannableError, ClientError) as error:
         return [f"{error} (you may not read the job's runtime, which may provide it)"]
 
 
 def _check_plan(requester: Requester, namespace: str, plan: Plan) -> list[str]:
-    from tfjob_controller.jobs.actions.children import build_job
     from tfjob_controller.jobs.plan.model import UnplannableError
 
     try:
-        bodies = [(replica, build_job(plan, replica)) for replica in _one_of_each_template(plan)]
+        bodies = [(replica, _child(plan, replica)) for replica in _one_of_each_template(plan)]
     except UnplannableError as error:
         raise ClientError(str(error)) from None
     refusals: dict[str, list[str]] = {}
     for replica, body in bodies:
         role = replica.role.name
-        _check_images(role, body["spec"]["template"]["spec"])
         # The owner does not exist yet.
         del body["metadata"]["ownerReferences"]
-        refused = _refusal(requester, JOBS, namespace, body)
-        if refused is not None and refused.is_retryable:
-            raise refused
-        if refused is not None and (problem := _template_problem(refused)):
-            raise ClientError(f"Kubernetes refuses the pods of {role}: {problem}")
-        refused = _refusal(requester, PODS, namespace, _pod_of(body))
+        pod = body if plan.carrier is not None else _pod_of(body)
+        _check_images(role, pod["spec"])
+        if plan.carrier is None:
+            _refuse(role, _refusal(requester, JOBS, namespace, body), _TEMPLATE)
+        refused = _refusal(requester, PODS, namespace, pod)
+        if plan.carrier is not None:
+            _refuse(role, refused, "")
         if refused is not None and (problem := _admission_problem(refused)):
             refusals.setdefault(problem, []).append(role)
     return [f"Kubernetes would refuse the pods of {' and '.join(roles)}: {why}" for why, roles in refusals.items()]
+
+
+def _child(plan: Plan, replica: Replica) -> dict[str, Any]:
+    """The Job of a replica, or its pod if the job has no Jobs."""
+    from tfjob_controller.jobs.actions.children import build_job, build_pod
+
+    return build_job(plan, replica) if plan.carrier is None else build_pod(plan, plan.carrier, replica)
+
+
+def _refuse(role: str, refused: ApiError | None, at: str) -> None:
+    """Raises what an error about a child says of its template, whose fields have paths that begin with `at`."""
+    if refused is not None and refused.is_retryable:
+        raise refused
+    if refused is not None and (problem := _template_problem(refused, at)):
+        raise ClientError(f"Kubernetes refuses the pods of {role}: {problem}")
 
 
 def _check_images(role: str, pod: Mapping[str, Any]) -> None:
@@ -176,13 +195,14 @@ def _one_of_each_template(plan: Plan) -> Iterator[Replica]:
             yield replica
 
 
-def _template_problem(error: ApiError) -> str:
-    """The fields that are wrong; empty if the request was refused for another reason, such as a missing right."""
-    fields = [
-        f"{path.removeprefix(_TEMPLATE)}: {message}" for path, message in error.causes if path.startswith(_TEMPLATE)
-    ]
+def _template_problem(error: ApiError, at: str) -> str:
+    """The fields that are wrong; empty if the request was refused for another reason, such as a missing right.
+
+    `at` begins the paths of a template's fields.
+    """
+    fields = [f"{path.removeprefix(at)}: {message}" for path, message in error.causes if path.startswith(at)]
     if fields:
         more = f"; and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
         return "; ".join(fields[:_SHOWN]) + more
     _, decoding, problems = error.message.partition("strict decoding error: ")
-    return problems.replace(_TEMPLATE, "") if decoding else ""
+    return problems.replace(at, "") if decoding else ""

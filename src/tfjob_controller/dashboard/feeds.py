@@ -23,7 +23,7 @@ import msgspec
 from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.client.kinds import KINDS, Snapshot
+from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
@@ -109,7 +109,7 @@ class JobFeed:
         self._contents_lock = threading.Lock()
         informers = [
             Informer(user.requester, kind.resource.with_decoder(row_decoder(kind)), namespace=namespace, clock=clock)
-            for kind in KINDS
+            for kind in OWN_KINDS
         ]
         for informer in informers:
             informer.add_handler(self)

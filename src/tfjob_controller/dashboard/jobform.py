@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.kinds.kindform import (
     FormError,
     KindForm,
@@ -27,7 +27,7 @@ from tfjob_controller.kinds.kindform import (
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
 _MAX_NUMBER = 2**63 - 1
 # By kind.
-FORMS: Mapping[str, KindForm] = {kind.resource.kind: kind.form() for kind in KINDS if kind.form is not None}
+FORMS: Mapping[str, KindForm] = {kind.resource.kind: kind.form() for kind in OWN_KINDS if kind.form is not None}
 # The kind of an empty form: the newest one, which the list of kinds has last.
 DEFAULT_KIND = [*FORMS][-1]
 

@@ -20,7 +20,7 @@ from cachetools import TTLCache
 
 from tfjob_controller.client.client import Client
 from tfjob_controller.client.errors import CLOSED
-from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.dashboard.shares import Shares, namespace_of_account
 from tfjob_controller.kube.accessreviews import may
 from tfjob_controller.kube.errors import ApiError
@@ -90,7 +90,9 @@ class User:
         self.namespace = namespace
         self.origin = origin
         self.controller_namespace = controller_namespace
-        self.client = Client.over(requester, namespace, origin, "the page with all jobs", controller_namespace)
+        self.client = Client.over(
+            requester, namespace, origin, "the page with all jobs", controller_namespace, OWN_KINDS
+        )
         self.close = close
         self._lock = threading.Lock()
         self._allowed: TTLCache[tuple[str, ...], bool] = TTLCache(
@@ -110,7 +112,7 @@ class User:
 
     def may_list_jobs(self, namespace: str) -> bool:
         """Whether this person may list jobs of a kind in a namespace, or in all of them (""). Raises `ApiError`."""
-        return any(self.may("list", kind.resource, namespace) for kind in KINDS)
+        return any(self.may("list", kind.resource, namespace) for kind in OWN_KINDS)
 
     def first_namespace(self) -> str:
         """The namespace that pages show before one is chosen; "" is all of them. Raises `ApiError`.

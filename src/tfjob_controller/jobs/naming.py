@@ -63,8 +63,8 @@ def replica_id_of(labels: Mapping[str, str]) -> str:
 
     Without an index, as an Indexed Job has none, it returns the role; without a role, the empty string.
     """
-    role = labels.get(JOB_TYPE, "").lower()
-    index = labels.get(TASK_INDEX) or labels.get(COMPLETION_INDEX_LABEL)
+    role = (labels.get(JOB_TYPE) or labels.get(REPLICA_TYPE_LABEL, "")).lower()
+    index = labels.get(TASK_INDEX) or labels.get(COMPLETION_INDEX_LABEL) or labels.get(REPLICA_INDEX_LABEL)
     return replica_id(role, int(index)) if role and index and index.isdecimal() else role
 
 
@@ -111,8 +111,11 @@ POD_JOB_NAME = "batch.kubernetes.io/job-name"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 INDEX_REFERENCE = f"$({INDEX_VARIABLE})"
 
-# Selects the pods and Services of the jobs that have no child Jobs, by their kind.
+# Labels of the pods and Services of jobs that have no child Jobs. The first one selects those of a kind.
 OPERATOR_NAME_LABEL = "training.kubeflow.org/operator-name"
+JOB_NAME_LABEL = "training.kubeflow.org/job-name"
+REPLICA_TYPE_LABEL = "training.kubeflow.org/replica-type"
+REPLICA_INDEX_LABEL = "training.kubeflow.org/replica-index"
 # Selects every child of all jobs that have child Jobs, for the informers of Jobs, Services, Pods and ConfigMaps.
 CHILD_SELECTOR = KUBEFLOW
 

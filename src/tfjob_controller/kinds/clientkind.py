@@ -1,7 +1,8 @@
 """A kind of job as its users see it: what the Python client, the plugin and the dashboard know of it.
 
-It imports little, since a plugin starts for each command; its functions import what they need. They take a job of
-this kind, and all but `preview_of` are pure.
+A job of the kind is a value with `metadata`, and with the attributes of `client.kinds.AnyJob`. The module imports
+little, since a plugin starts for each command; its functions import what they need. They take a job of this kind, and
+all but `preview_of` are pure.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL, job_labels, name_value, selector_string
 from tfjob_controller.kube.meta import Resource
 
 if TYPE_CHECKING:
@@ -29,12 +31,16 @@ class ClientKind:
     """The condition of success."""
     name_label: str
     """The label of children that has the name of the job."""
+    operator_name: str = ""
+    """The label by which the pods of this kind are found, if the job itself owns them; empty if child Jobs do."""
+    suspend_field: Sequence[str] = ("suspend",)
+    """The path below the spec of the field that suspends a job."""
     member: str
     """What `scale` counts: workers, or nodes."""
-    size_field: str
-    """The field of the spec that `scale` sets."""
-    size_violation: Callable[[int], str]
-    """Why that field cannot have a value, for the end of a sentence; empty for a value within its limits."""
+    size_field_of: Callable[[Any], Sequence[str]]
+    """The path below the spec of the field that `scale` sets."""
+    size_violation: Callable[[Any, int], str]
+    """Why that field of a job cannot have a value, for the end of a sentence; empty for a value that it can have."""
     has_scale_right: bool = False
     """Whether `scale` uses the scale subresource, so that the right to write it suffices."""
     keeps_pods: str = ""
@@ -61,7 +67,7 @@ class ClientKind:
     ready_of: Callable[[Any], Mapping[str, str]]
     """By role, as `3/4`: the roles that a table of jobs shows."""
     ends_with_chief: Callable[[Any], bool]
-    """Whether the job ends when its chief does; otherwise, when all of its nodes have ended."""
+    """Whether the job ends when its chief does; otherwise, when all of its nodes or workers have ended."""
     size_of: Callable[[Any], str] = lambda job: ""
     """The current size of a job that is resized, with its bounds and target; otherwise empty."""
     progress_of: Callable[[Any], str]
@@ -79,3 +85,15 @@ class ClientKind:
     def word(self) -> str:
         """Its name in commands, in the singular."""
         return self.resource.kind.lower()
+
+    def child_selector(self, job: Any) -> str:
+        """The label selector of the children of a job; empty before there are any."""
+        name, runtime_id = job.metadata.name, self.runtime_id_of(job)
+        if self.operator_name:
+            return selector_string({OPERATOR_NAME_LABEL: self.operator_name, self.name_label: name_value(name)})
+        return selector_string(job_labels(name, runtime_id, self.name_label)) if runtime_id else ""
+
+    def pod_selector(self, name: str) -> str:
+        """The label selector of the pods of all jobs that had this name."""
+        operator = {OPERATOR_NAME_LABEL: self.operator_name} if self.operator_name else {}
+        return selector_string({**operator, self.name_label: name_value(name)})

@@ -1,7 +1,7 @@
-"""The kinds of jobs that the Python client, the plugin and the dashboard know, by their names, the newest one last.
+"""The kinds of jobs that the Python client and the plugin know, by their names.
 
-This is the only list of them. Only the standard library is imported, because a command line is read before the types
-of any kind are loaded.
+This is the only list of them. A cluster serves one API of TFJobs, `v1alpha1` or `v1`, and they have one name. Only the
+standard library is imported, because a command line is read before the types of any kind are loaded.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KindName:
-    """The names of a kind, which kubectl accepts. The module `clientkind` of the folder `word` has all else."""
+    """The names of a kind, which kubectl accepts. The module `clientkind` of the kind's folder has all else."""
 
     kind: str
     """In manifests."""
-    short: str
+    short: str = ""
+    """Empty if the CRD has none."""
 
     @property
     def word(self) -> str:
@@ -28,4 +29,13 @@ class KindName:
         return f"{self.word}s"
 
 
-KIND_NAMES: Sequence[KindName] = (KindName("TFJob", "tfj"), KindName("TrainJob", "trj"))
+# The kinds of this project, which the dashboard knows too. Their folders have the names `word`.
+OWN_KIND_NAMES: Sequence[KindName] = (KindName("TFJob", "tfj"), KindName("TrainJob", "trj"))
+KIND_NAMES: Sequence[KindName] = (
+    *OWN_KIND_NAMES,
+    # Of `kubeflow.org/v1`, in the folder `kubeflowv1`.
+    KindName("PyTorchJob"),
+    KindName("XGBoostJob"),
+    KindName("JAXJob"),
+    KindName("PaddleJob"),
+)

@@ -18,6 +18,9 @@ from tfjob_controller.client.job import Job
 from tfjob_controller.kube.errors import ApiError
 
 MISSING = ApiError(404, "NotFound", 'tfjobs.kubeflow.org "a" not found')
+# To a request for a kind, or for an API, that the cluster does not have.
+UNKNOWN = ApiError(404, "", "404 page not found")
+EMPTY = b'{"metadata": {}, "items": []}'
 
 
 def over(*answers: Any) -> Client:
@@ -95,17 +98,18 @@ def test_a_size_beyond_the_limit_of_its_field_is_refused_before_it_is_sent(
 def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
     words = 'no TFJob and no TrainJob with the name "a" found in namespace "ns": `kubectl tfjob list -A` shows'
     with pytest.raises(ClientError, match=words):
-        over(MISSING, MISSING).job("a")
+        over(UNKNOWN, MISSING, MISSING).job("a")
     with pytest.raises(ClientError, match=r'tfjobs\.kubeflow\.org "a" not found: `kubectl tfjob list -A` shows'):
-        over(MISSING).job("a", "tfjob")
+        over(MISSING, UNKNOWN).job("a", "tfjob")
 
 
 def test_a_cluster_without_the_kinds_is_distinguished_from_one_without_the_job() -> None:
-    unknown = ApiError(404, "", "404 page not found")
     with pytest.raises(ClientError, match="the cluster knows no TFJobs: `kubectl apply"):
-        over(unknown, unknown).job("a")
+        over(UNKNOWN, UNKNOWN, UNKNOWN).job("a")
     with pytest.raises(ClientError, match=r'tfjobs\.kubeflow\.org "a" not found'):
-        over(unknown, MISSING).job("a")
+        over(UNKNOWN, UNKNOWN, MISSING).job("a")
+    with pytest.raises(ClientError, match=r"the cluster knows no PyTorchJobs: see docs/kubeflow-v1\.md"):
+        over(UNKNOWN).job("a", "pytorchjob")
 
 
 def test_a_login_page_instead_of_a_job_is_reported() -> None:
@@ -114,11 +118,9 @@ def test_a_login_page_instead_of_a_job_is_reported() -> None:
 
 
 def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
-    unknown = ApiError(404, "", "404 page not found")
-    empty = b'{"metadata": {}, "items": []}'
-    assert len(over(empty, unknown).jobs()) == 0
+    assert len(over(UNKNOWN, EMPTY, UNKNOWN).jobs()) == 0
     with pytest.raises(ClientError, match="knows no TFJobs: `kubectl apply"):
-        over(unknown).jobs(kind="tfjob")
+        over(UNKNOWN, UNKNOWN).jobs(kind="tfjob")
 
 
 @pytest.mark.parametrize(("phase", "how"), [("Done", "succeeded"), ("Failed", "failed")])

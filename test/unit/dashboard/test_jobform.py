@@ -26,7 +26,7 @@ from tfjob_controller.dashboard.jobtexts import (
     yaml_of,
 )
 from tfjob_controller.kinds.kindform import GPU, UNPRINTABLE, FormError
-from tfjob_controller.kinds.names import KIND_NAMES
+from tfjob_controller.kinds.names import OWN_KIND_NAMES
 from tfjob_controller.kube.errors import ApiError
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
@@ -284,7 +284,7 @@ WITHOUT_A_KIND = """
 import sys
 from tfjob_controller.kinds import names
 deleted = sys.argv[1]
-names.KIND_NAMES = [name for name in names.KIND_NAMES if name.word != deleted]
+names.OWN_KIND_NAMES = [name for name in names.OWN_KIND_NAMES if name.word != deleted]
 sys.modules[f"tfjob_controller.kinds.{deleted}"] = None
 from tfjob_controller.dashboard import app, jobform, jobtexts
 manifest = jobform.new_manifest(jobform.DEFAULT_KIND)
@@ -294,10 +294,10 @@ print(*jobform.FORMS)
 """
 
 
-@pytest.mark.parametrize("deleted", [name.word for name in KIND_NAMES])
+@pytest.mark.parametrize("deleted", [name.word for name in OWN_KIND_NAMES])
 def test_without_the_folder_and_the_line_of_a_kind_the_form_offers_the_others(deleted: str) -> None:
     process = subprocess.run(
         [sys.executable, "-c", WITHOUT_A_KIND, deleted], capture_output=True, text=True, timeout=60, check=False
     )
     assert process.returncode == 0, process.stderr
-    assert process.stdout.split() == [name.kind for name in KIND_NAMES if name.word != deleted]
+    assert process.stdout.split() == [name.kind for name in OWN_KIND_NAMES if name.word != deleted]

@@ -7,6 +7,7 @@ else reads. Of events, which may be many and of any size, only the fields that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,10 +16,9 @@ import msgspec
 
 from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
-from tfjob_controller.client.kinds import Snapshot
+from tfjob_controller.client.kinds import Snapshot, status_of
 from tfjob_controller.client.reader import EVENTS, MAX_READ_BYTES, EventSeries, namespace_problem
 from tfjob_controller.client.statusreports import StatusReport, job_reports
-from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import RESPONSE_TOO_LARGE, ApiError
@@ -101,14 +101,34 @@ def collect_diagnostics(
 ) -> Diagnostics:
     """Raises `ApiError`, except for a missing permission or kind."""
     case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
-    if name := seen.runtime_id:
-        labels = job_labels(seen.metadata.name, name, seen.kind.name_label)
-        selector = selector_string(labels)
+    selector = seen.kind.child_selector(seen.job)
+    if seen.kind.operator_name:
+        case.pods.extend(_read(requester, case, PODS, selector, is_wanted=lambda pod: _is_controlled(pod, seen)))
+    elif selector:
         for resource, objects in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
             objects.extend(_read(requester, case, resource, selector))
     events = _read(requester, case, EVENTS, "", _shortened_event, lambda event: _is_about(case, event))
     case.events.extend(events)
     return replace(case, reports=job_reports(requester, seen, case.gangs, controller_namespace))
+
+
+def _is_controlled(pod: Object, seen: Snapshot) -> bool:
+    """Whether the job controls the pod: others with the name may have pods with the same labels."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == seen.metadata.uid for owner in owners)
+
+
+def child_names(seen: Snapshot) -> re.Pattern[str] | None:
+    """Returns the pattern of the names of Jobs and pods of replicas, in which the groups are role and index.
+
+    It tells the replica of a child that is gone. None if the job has no children yet.
+    """
+    roles = "|".join(re.escape(role.role) for role in status_of(seen.job).roles)
+    if not roles:
+        return None
+    if seen.kind.operator_name:
+        return re.compile(rf"{re.escape(seen.metadata.name)}-({roles})-(\d+)$")
+    return re.compile(rf".*-({roles})-{re.escape(seen.runtime_id)}-(\d+)(?:-|$)") if seen.runtime_id else None
 
 
 def _shortened_event(item: msgspec.Raw) -> bytes:
@@ -169,10 +189,13 @@ def _is_about(case: Diagnostics, event: Object) -> bool:
     about, meta = event.get("involvedObject", {}), case.seen.metadata
     if about.get("uid") == meta.uid:
         return True
-    runtime = case.seen.runtime_id
-    if not runtime or about.get("kind") not in _CHILDREN:
+    if about.get("kind") not in _CHILDREN or event_time(event)[:19] < (meta.creation_timestamp or "")[:19]:
         return False
-    return f"-{runtime}" in about.get("name", "") and event_time(event)[:19] >= (meta.creation_timestamp or "")[:19]
+    name, runtime = about.get("name", ""), case.seen.runtime_id
+    if case.seen.kind.operator_name:
+        names = child_names(case.seen)
+        return names is not None and names.match(name) is not None
+    return bool(runtime) and f"-{runtime}" in name
 
 
 def event_time(event: Object) -> str:

@@ -142,7 +142,7 @@ def describe(
     """The description; `notices` name the programs that report about the job and no longer run."""
     kind, meta, status = kind_of(job), job.metadata, status_of(job)
     counts = next_restart_counts(views, status.restart_counts)
-    child_events = _child_events(views, events_of)
+    child_events = _child_events(views, meta.uid, events_of)
     warnings = (event for events in child_events.values() for event in events if event.type == "Warning")
     return Description(
         name=meta.name,
@@ -245,11 +245,14 @@ def _message(view: ReplicaState) -> str:
     return "starting" if container is None else f"init container {container.name} runs"
 
 
-def _child_events(views: Sequence[ReplicaState], events_of: EventsOf) -> dict[str, Sequence[Event]]:
-    """Returns the events about the Jobs and pods of waiting replicas, by the UID of the Job or pod."""
+def _child_events(views: Sequence[ReplicaState], own: str, events_of: EventsOf) -> dict[str, Sequence[Event]]:
+    """Returns the events about the Jobs and pods of waiting replicas, by the UID of the Job or pod.
+
+    The job, which has the UID `own`, stands for the child Job if it owns the pods itself.
+    """
     waiting = [view for view in views if view.state == replica_state.RUNNING and not view.is_up]
     children = chain.from_iterable((view.job, view.pod) for view in waiting[:MAX_REPLICAS_WITH_EVENTS])
-    uids = (child.metadata.uid for child in children if child is not None)
+    uids = (child.metadata.uid for child in children if child is not None and child.metadata.uid != own)
     return {uid: list(events_of(uid)) for uid in dict.fromkeys(uids)}
 
 

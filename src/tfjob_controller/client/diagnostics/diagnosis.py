@@ -17,13 +17,14 @@ import msgspec
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
-from tfjob_controller.client.diagnostics.collection import Diagnostics, Object
+from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.replicas import replica_blamed
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.statusreports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
+from tfjob_controller.jobs.reasons import FAILED_CREATE
 from tfjob_controller.jobs.state.podreasons import why_never_started
 from tfjob_controller.jobs.state.pods import blocking_init_container, last_exit, newest
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished, ready_by_role
@@ -168,6 +169,8 @@ def _log_of_failure(case: Diagnostics, status: TrainingStatus) -> str:
     Without -p, since the kubelet keeps the log of the last run alone, unless the container runs again.
     """
     replica = replica_blamed(status.reason, {replica_of(pod) for pod in case.pods})
+    if not replica and case.seen.kind.operator_name:  # whose reasons name no replica
+        replica = min((replica_of(pod) for pod in case.pods if pod["status"].get("phase") == "Failed"), default="")
     pod = newest([msgspec.convert(pod, Pod) for pod in case.pods if replica_of(pod) == replica])
     if pod is None or not replica:
         return ""
@@ -217,7 +220,8 @@ def _suspended(case: Diagnostics) -> Diagnosis | None:
     if not case.seen.job.spec.suspend:
         return None
     resume = f"kubectl tfjob resume {case.seen.kind.word}/{meta.name} -n {meta.namespace}"
-    return Diagnosis("it is suspended: spec.suspend is true", f"it runs once it is resumed: {resume}")
+    field = ".".join(("spec", *case.seen.kind.suspend_field))
+    return Diagnosis(f"it is suspended: {field} is true", f"it runs once it is resumed: {resume}")
 
 
 def _waiting_for_gang(case: Diagnostics) -> Diagnosis | None:
@@ -307,21 +311,33 @@ def _initializing(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
     return Diagnosis(f"{replica}: its init container {container_name} runs{more}", f"its program starts then; {log}")
 
 
+def _refused_pods(case: Diagnostics, status: TrainingStatus) -> str:
+    """Why pods of a job of v1 cannot be created, by the newest event: its status has no field for a reason."""
+    if not case.seen.kind.operator_name or len(case.pods) >= sum(role.replicas for role in status.roles):
+        return ""
+    events = (event for event in case.events if event.get("involvedObject", {}).get("uid") == case.seen.metadata.uid)
+    refusals = [event for event in events if str(event.get("reason", "")).startswith(FAILED_CREATE)]
+    newest_refusal = max(refusals, key=lambda event: event.get("lastTimestamp") or event_time(event), default={})
+    return shortened(str(newest_refusal.get("message", "")))
+
+
 def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:
+    reason = status.reason or _refused_pods(case, status)
     ready = ", ".join(f"{role} {count}" for role, count in ready_by_role(status).items())
     if status.phase == "Running":
-        ends = "its chief does" if case.seen.kind.ends_with_chief(case.seen.job) else "all of its nodes have ended"
+        kind = case.seen.kind
+        ends = "its chief does" if kind.ends_with_chief(case.seen.job) else f"all of its {kind.member}s have ended"
         then = f"it ends when {ends}; {_limit(case.seen.job, status)}"
-        why = f"; {status.reason}" if status.reason else ""
+        why = f"; {reason}" if reason else ""
         return Diagnosis(f"it runs: {ready or 'replicas are ready'}{why}", then, CONTROLLER)
     if status.phase == "CleanUp":
         now = "its program has ended, and its pods are cleaned up"
         return Diagnosis(now, "it will be Done or Failed in a moment", CONTROLLER)
     count = f" ({ready})" if ready else ""
-    if status.reason:
-        remedy = _remedy(status.reason, case.seen.metadata.namespace)
+    if reason:
+        remedy = _remedy(reason, case.seen.metadata.namespace)
         then = f"{remedy}it runs once this has passed and all of its pods are ready"
-        return Diagnosis(f"it waits: {status.reason}{count}", then, CONTROLLER)
+        return Diagnosis(f"it waits: {reason}{count}", then, CONTROLLER)
     starting = "its pods are starting" if case.pods else "its children are being created"
     return Diagnosis(f"{starting}{count}", "it runs once all of its pods are ready", CONTROLLER)
 

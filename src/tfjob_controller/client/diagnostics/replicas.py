@@ -17,6 +17,7 @@ from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.jobs.evaluation.jobstate import replica_states as views_of_plan
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.scaling.effective_plan import effective_plan
+from tfjob_controller.jobs.state.barepods import by_pod
 from tfjob_controller.jobs.state.completion import current_step
 from tfjob_controller.jobs.state.observed import ObservedState, by_replica
 from tfjob_controller.jobs.state.pods import is_finished as is_finished_pod
@@ -33,7 +34,7 @@ def replica_views(job: AnyJob, observed: ObservedState, now: datetime) -> tuple[
     if kind.problem_of(job) is not None or (plan := kind.plan_of(job)) is None:
         return ()
     status = status_of(job)
-    observed = by_replica(plan, observed)
+    observed = by_pod(plan, by_replica(plan, observed), status)
     effective = effective_plan(plan, observed, status)
     views = views_of_plan(effective, observed, status, now)
     return _at_the_end(effective, views, observed, failure_of(status)) if has_ended(status) else views

@@ -20,8 +20,7 @@ import msgspec
 
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.gang import index_of, kind_of
-from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
-from tfjob_controller.client.kinds import status_of
+from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, child_names, event_time
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.jobs.naming import replica_id, replica_id_of
 from tfjob_controller.jobs.state.podreasons import error_of
@@ -66,7 +65,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, rename="camel"):
 def timeline(case: Diagnostics) -> list[TimelineEntry]:
     """All entries, the oldest first."""
     replicas = {child["metadata"]["name"]: replica_of(child) for child in (*case.jobs, *case.pods)}
-    child_name = _child_names(case)
+    child_name = child_names(case.seen)
     entries = [
         *_of_job(case),
         *(entry for gang in case.gangs for entry in _of_gang(gang)),
@@ -97,7 +96,7 @@ def _of_job(case: Diagnostics) -> Iterator[TimelineEntry]:
     status = manifest.get("status", {})
     yield TimelineEntry(status.get("startTime") or "", source, OBJECT, "started, or resumed")
     yield from _of_checkpoints(source, status.get("checkpoint"))
-    why = status.get("reason") or status.get("state")
+    why = case.seen.reason or case.seen.job.status.state
     yield TimelineEntry(status.get("completionTime") or "", source, OBJECT, f"{_ENDED}{why}")
 
 
@@ -232,13 +231,6 @@ def _events(case: Diagnostics) -> Iterator[Object]:
 
 def _is_complete(job: Object) -> bool:
     return any(condition["type"] == "Complete" for condition in job.get("status", {}).get("conditions") or ())
-
-
-def _child_names(case: Diagnostics) -> re.Pattern[str] | None:
-    """The pattern of the names of Jobs and pods of replicas, which tells the replica of one that is gone."""
-    runtime_id = case.seen.runtime_id
-    roles = "|".join(re.escape(role.role) for role in status_of(case.seen.job).roles)
-    return re.compile(rf".*-({roles})-{re.escape(runtime_id)}-(\d+)(?:-|$)") if runtime_id and roles else None
 
 
 def _of_event(event: Object, replicas: dict[str, str], child_name: re.Pattern[str] | None) -> TimelineEntry:

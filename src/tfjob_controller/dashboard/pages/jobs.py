@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, role_remedy
-from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.client.reader import namespace_problem
 from tfjob_controller.dashboard.feeds import JobFeed
 from tfjob_controller.dashboard.jobrows import SORTS, STATES, Selection, select
@@ -63,7 +63,7 @@ async def jobs_events(request: Request) -> Response | EventStream:
 
 
 def _page(request: Request, user: User, selection: Selection, **values: Any) -> HTMLResponse:
-    kinds = tuple(kind.word for kind in KINDS)
+    kinds = tuple(kind.word for kind in OWN_KINDS)
     return rendering.page(
         request, "jobs.html", user=user, selection=selection, kinds=kinds, states=STATES, sorts=SORTS, **values
     )

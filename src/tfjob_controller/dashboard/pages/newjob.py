@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import Snapshot, kinds_named
+from tfjob_controller.client.kinds import OWN_KINDS, Snapshot, kinds_named
 from tfjob_controller.dashboard.guard import CSRF_FIELD, CSRF_HEADER, is_token_of
 from tfjob_controller.dashboard.jobform import (
     DEFAULT_KIND,
@@ -117,7 +117,7 @@ async def _original(request: Request) -> Snapshot | None:
     if not (original := request.query_params.get("from", "")):
         return None
     kind, namespace, name = [*original.split("/", 2), "", ""][:3]
-    kinds_named(kind)
+    kinds_named(kind, OWN_KINDS)
     if namespace_violation(namespace) or name_violation(name):
         raise ClientError(f"{original[:80]!r} does not name a job: it must be KIND/NAMESPACE/NAME.")
     user = rendering.user_of(request)

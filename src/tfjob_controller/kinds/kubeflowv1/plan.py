@@ -32,7 +32,13 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1Kind,
     V1ReplicaSpec,
 )
-from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL, replica_id
+from tfjob_controller.jobs.naming import (
+    JOB_NAME_LABEL,
+    OPERATOR_NAME_LABEL,
+    REPLICA_INDEX_LABEL,
+    REPLICA_TYPE_LABEL,
+    replica_id,
+)
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import (
     JobIdentity,
@@ -55,11 +61,7 @@ from tfjob_controller.kinds.kubeflowv1.environment import (
 from tfjob_controller.kinds.kubeflowv1.gang import gang_fields
 from tfjob_controller.kinds.recipe import chief_first, owner_of, planned
 
-_PREFIX = "training.kubeflow.org/"
-JOB_NAME_LABEL = f"{_PREFIX}job-name"
-REPLICA_TYPE_LABEL = f"{_PREFIX}replica-type"
-REPLICA_INDEX_LABEL = f"{_PREFIX}replica-index"
-JOB_ROLE_LABEL = f"{_PREFIX}job-role"
+JOB_ROLE_LABEL = "training.kubeflow.org/job-role"
 _MASTER_ROLE = "master"
 
 

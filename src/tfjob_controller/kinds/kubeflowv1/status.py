@@ -41,7 +41,7 @@ from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
 from tfjob_controller.jobs.naming import selector_string
 from tfjob_controller.jobs.state import replica_state
-from tfjob_controller.jobs.status.summary import PENDING, SCHEDULING_EVENTS
+from tfjob_controller.jobs.status.summary import PENDING, SCHEDULING_EVENTS, as_finished
 from tfjob_controller.jobs.trainingjob import (
     PHASE_CLEAN_UP,
     PHASE_CREATING,
@@ -111,6 +111,12 @@ def _end_of(status: V1Status) -> str:
     """Returns the type of the condition with which the job has ended; empty if it has not."""
     true = {condition.type for condition in status.conditions if condition.status == _TRUE}
     return next((name for name in (SUCCEEDED, FAILED) if name in true), "")
+
+
+def finished_status(job: V1Job) -> TrainingStatus:
+    """Returns the recorded status of a job, in which one that has ended is finished."""
+    status = recorded_status(job)
+    return as_finished(status) if status.phase == PHASE_CLEAN_UP else status
 
 
 def _phase_of(ended: str, is_true: Mapping[str, bool]) -> tuple[str, str]:
