@@ -24,13 +24,15 @@ _KIND_WORDS = {
     f"{alias}{group}": name.word
     for name in KIND_NAMES
     for alias in (name.word, name.plural, name.short)
+    if alias
     for group in ("", ".kubeflow.org")
 }
 
 
 def forms_of(name: str) -> str:
     """Returns the forms of a job's name that name its kind, for a message."""
-    return " or ".join(f"{kind.word}/{name}" for kind in KIND_NAMES)
+    *forms, last = (f"{kind.word}/{name}" for kind in KIND_NAMES)
+    return f"{', '.join(forms)} or {last}"
 
 
 JOB_FORMS = f"NAME, {forms_of('NAME')}"

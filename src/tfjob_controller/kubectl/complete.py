@@ -12,6 +12,7 @@ import argparse
 import re
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,14 +178,13 @@ _MAX_NAMES = 500
 
 def jobs(line: Line) -> Iterable[str]:
     """Names of jobs, with their kind if two jobs have the name or the word begins with a kind."""
-    from tfjob_controller.client.kinds import KINDS
-
     with _session(line) as session:
-        by_kind = {kind.word: set(_names(session, kind.resource, session.namespace)) for kind in KINDS}
+        kinds = session.client.kinds()
+        by_kind = {kind.word: set(_names(session, kind.resource, session.namespace)) for kind in kinds}
     with_kind = "/" in line.word
-    ambiguous = set.intersection(*by_kind.values())
+    counts = Counter(name for names in by_kind.values() for name in names)
     candidates = [
-        f"{word}/{name}" if with_kind or name in ambiguous else name
+        f"{word}/{name}" if with_kind or counts[name] > 1 else name
         for word, names in by_kind.items()
         for name in sorted(names)
     ]
@@ -195,16 +195,15 @@ def replicas(line: Line) -> Iterable[str]:
     """The replicas that have a pod, their types, and `all`."""
     from tfjob_controller.api.common.core import PODS
     from tfjob_controller.api.gang import index_of, kind_of
-    from tfjob_controller.client.kinds import KINDS
-    from tfjob_controller.jobs.naming import name_value, replica_id_of
+    from tfjob_controller.jobs.naming import replica_id_of
 
     if not line.positional:
         return ()
     wanted = job_argument(line.positional[0])
     pairs: set[tuple[str, int]] = set()
     with _session(line) as session:
-        for kind in (known for known in KINDS if wanted.kind in ("", known.word)):
-            selector = f"{kind.name_label}={name_value(wanted.name)}"
+        for kind in session.client.kinds(wanted.kind or None):
+            selector = kind.pod_selector(wanted.name)
             for meta in _metadata(session, PODS, session.namespace, selector):
                 replica = replica_id_of(meta.get("labels") or {})
                 if (index := index_of(replica)) is not None:

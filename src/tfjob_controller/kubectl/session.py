@@ -39,6 +39,7 @@ class Session:
         self._logs = logs
         self._config: Config | None = None
         self._transport: Transport | None = None
+        self._client: Client | None = None
         self._warnings: set[str] = set()
 
     @property
@@ -124,10 +125,12 @@ class Session:
 
     @property
     def client(self) -> Client:
-        from tfjob_controller.client.client import Client
+        if self._client is None:
+            from tfjob_controller.client.client import Client
 
-        where = getattr(self._parsed, "controller_namespace", SYSTEM_NAMESPACE)
-        return Client.over(self.requester, self.namespace, self.origin, controller_namespace=where)
+            where = getattr(self._parsed, "controller_namespace", SYSTEM_NAMESPACE)
+            self._client = Client.over(self.requester, self.namespace, self.origin, controller_namespace=where)
+        return self._client
 
     def job(self, wanted: JobName) -> Job:
         """Raises `ClientError` if there is no such job, and `UsageError` if jobs of several kinds have the name."""

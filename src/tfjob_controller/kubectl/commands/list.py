@@ -7,7 +7,9 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.client.discovery import explained, is_left_out
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.kinds import OWN_KINDS, kinds_named
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
@@ -97,8 +99,12 @@ def _kubectl_flags(parsed: Namespace) -> list[str]:
 
 
 def _kubectl_objects(parsed: Namespace) -> Sequence[Sequence[str]]:
-    """The kinds, and the names; with names kubectl takes one kind, or names the kind of each."""
-    kinds = [kind.resource.full_name for kind in kinds_named(parsed.kind or None)]
+    """The kinds, and the names; with names kubectl takes one kind, or names the kind of each.
+
+    Without a kind these are the kinds of this project, since kubectl refuses a kind that the cluster lacks.
+    """
+    named = kinds_named(parsed.kind) if parsed.kind else OWN_KINDS
+    kinds = list(dict.fromkeys(kind.resource.full_name for kind in named))
     if len(kinds) > 1 and parsed.watch and not parsed.names:
         raise UsageError(f"{_of_kubectl(parsed)}, whose --watch takes one kind: add --kind")
     if len(kinds) == 1 or not parsed.names:
@@ -140,19 +146,21 @@ def _read(
 ) -> list[tuple[ClientKind, list[_ReadT]]]:
     """Returns what `read` returns, for each kind.
 
-    Kinds that are not installed are left out, unless none is installed.
+    Kinds that are not installed are left out, unless none is installed; of v1 those that the user may not list, too.
     """
     results: list[tuple[ClientKind, list[_ReadT]]] = []
-    missing: list[ApiError] = []
-    readers = {kind.word: list(_readers(session, kind, parsed)) for kind in kinds_named(parsed.kind or None)}
-    kinds = [kind for kind in kinds_named(parsed.kind or None) if readers[kind.word]]
-    for kind in kinds:
+    missing: list[ApiError | ClientError] = []
+    for kind in session.client.kinds(parsed.kind or None):
+        if parsed.kind and results:  # a cluster serves one API of a kind
+            break
+        if not (readers := list(_readers(session, kind, parsed))):
+            continue
         try:
-            results.append((kind, [item for reader in readers[kind.word] for item in read(reader)]))
+            results.append((kind, [item for reader in readers for item in read(reader)]))
         except ApiError as error:
-            if not error.is_not_found:
+            if not is_left_out(kind, error):
                 raise
-            missing.append(error)
+            missing.append(explained(kind, error))
     if missing and not results:
         raise missing[0]
     return results
