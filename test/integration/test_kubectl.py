@@ -44,6 +44,14 @@ def test_list_shows_what_kubectl_get_shows(plugin: Run, trial: Trial) -> None:
     assert row[:4] == [trial.name, "Running", "Running", "1/1"]
 
 
+def test_the_kinds_of_v1_cost_a_cluster_without_them_one_request(plugin: Run) -> None:
+    code, _, requests = plugin("list", "-v")
+    assert code == 0
+    found = re.findall(r"^GET \S+?(/apis/kubeflow.org/v[^ ?]*)\S* ([0-9]+) ", requests, re.MULTILINE)
+    assert found[0] == ("/apis/kubeflow.org/v1", "404")
+    assert [path.rpartition("/")[2] for path, _ in found[1:]] == ["tfjobs", "trainjobs"]
+
+
 def test_describe_says_which_replica_waits_and_why(plugin: Run, trial: Trial) -> None:
     trial.submit(master(template=alone()), workers(1, template=alone()), parameter_servers(1))
     pod = trial.await_pod("worker-0")

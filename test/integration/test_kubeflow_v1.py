@@ -13,6 +13,7 @@ import yaml
 from helpers.cluster import Cluster, new_namespace, own_plane, set_pod_terminated
 from helpers.controller import running_controller
 from helpers.kubectl import Kubectl
+from helpers.plugin import quiet, runner
 from helpers.poll import until
 from helpers.renderings import SYSTEM, named, of_kind, port_names, render_with, selects
 from helpers.v1manifests import v1_manifest, v1_replicas
@@ -21,6 +22,7 @@ from localcluster.crds import documents, install_crd
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
 from tfjob_controller.api.kubeflowv1.types import V1_KINDS, V1_RESOURCES
+from tfjob_controller.client import Client, ClientError
 from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS
 
 pytestmark = pytest.mark.cluster
@@ -144,3 +146,65 @@ def test_the_roles_of_kubeflow_are_aggregated_and_can_be_applied_again(
     until(lambda: cluster.api.get(admin).get("rules"), lambda rules: rules == cluster.api.get(edit)["rules"])
     kubectl.must("apply", "--server-side", "-f", "-", manifest=yaml.safe_dump_all(roles))
     assert cluster.api.get(admin)["rules"]
+
+
+@pytest.mark.parametrize(("kind", "decides"), [("PyTorchJob", "Master"), ("TFJob", "Chief")])
+def test_the_plugin_shows_and_changes_a_job(
+    cluster: Cluster, namespace: str, kind: str, decides: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    types = {type_: v1_replicas(kind, count, restartPolicy="Never") for type_, count in ((decides, 1), ("Worker", 2))}
+    trial = Trial(cluster.api, namespace, kind, f"shown-{kind.lower()}", types)
+    job, chief = f"{kind.lower()}/{trial.name}", f"{decides.lower()}-0"
+    plugin = runner(capfd, cluster.kubeconfig, namespace)
+    with quiet():
+        assert plugin("wait", job, "--for", "running", "--timeout", "60s") == (0, f"{job}: Running\n", "")
+        _, listed, error = plugin("list", "--no-headers")
+        # A column names the kind if there are jobs of several ones.
+        assert [trial.name, "Running"] in [row.split()[-3:-1] for row in listed.splitlines()]
+        assert error == ""
+        assert f"{kind.lower()}.kubeflow.org/{trial.name}\n" in plugin("list", "-o", "name")[1]
+        trial.await_children(chief, "worker-0", "worker-1")
+        _, described, _ = plugin("describe", trial.name)
+        rows = {row.split()[0]: row.split()[1:3] for row in described.splitlines() if row}
+        assert (rows["Kind"], rows["Phase"], rows[chief]) == ([kind], ["Running"], ["Running", "yes"])
+        until(lambda: plugin("describe", trial.name)[1], lambda text: "worker 2/2" in text)
+
+        assert plugin("scale", trial.name, "1") == (0, f"{job} scaled to 1 worker\n", "")
+        trial.await_children(chief, "worker-0")
+        assert plugin("suspend", job) == (0, f"{job} suspended\n", "")
+        assert plugin("wait", job, "--for", "suspended", "--timeout", "60s")[0] == 0
+        trial.await_children()
+        _, explained, _ = plugin("explain", job)
+        assert "now: it is suspended: spec.runPolicy.suspend is true" in explained
+        assert (
+            f"{job} -n {namespace}" in explained.partition("next: it runs once it is resumed: kubectl tfjob resume")[2]
+        )
+        assert plugin("resume", job) == (0, f"{job} resumed\n", "")
+        trial.await_children(chief, "worker-0")
+        assert plugin("wait", job, "--for", "running", "--timeout", "60s")[0] == 0
+
+        trial.exits("worker-0", 1)
+        trial.exits(chief, 1)
+        code, _, error = plugin("wait", job, "--timeout", "60s")
+        assert code == 1
+        assert f"{trial.name} has failed: " in error
+        _, explained, _ = plugin("explain", job)
+        assert "now: it has failed: " in explained
+        assert plugin("delete", job, "--wait", "--timeout", "60s") == (0, f"{job} deleted\n", "")
+        assert trial.name not in plugin("list")[1]
+
+
+def test_the_client_submits_a_job_and_has_its_pods_checked(cluster: Cluster, namespace: str) -> None:
+    manifest = v1_manifest("PyTorchJob", {"Master": 1, "Worker": 1}, "submitted")
+    manifest["metadata"] = {"name": "submitted"}
+    with Client(str(cluster.kubeconfig), namespace=namespace) as client:
+        assert client.submit(manifest, dry_run=True).name == "submitted"
+        assert len([job for job in client.jobs() if job.name == "submitted"]) == 0
+        wrong = v1_replicas("PyTorchJob", 1)
+        wrong["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Perhaps"
+        refused = {**manifest, "spec": {"pytorchReplicaSpecs": {"Master": wrong}}}
+        with pytest.raises(ClientError, match=r"refuses the pods of master: spec\.containers\[0\]\.imagePullPolicy"):
+            client.submit(refused)
+        job = client.submit(manifest).wait("Running", timeout_seconds=60)
+        assert [row.replica for row in job.describe().replicas] == ["master-0", "worker-0"]
+        job.delete(wait=True, timeout_seconds=60)
