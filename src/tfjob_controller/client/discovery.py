@@ -42,7 +42,8 @@ def explained(kind: ClientKind, error: ApiError) -> ApiError | ClientError:
     if not error.is_unknown_kind or kind.resource.api_version != _V1:
         return error
     what = f"the cluster knows no {kind.resource.kind}s: see docs/kubeflow-v1.md, or choose another context"
-    return ClientError(f"{error.message}: {what}", error)
+    # The text of an API error has the remedy for the kinds of this project.
+    return ClientError(f"{error.message}: {what}")
 
 
 class _Served(msgspec.Struct, frozen=True):

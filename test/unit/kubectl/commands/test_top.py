@@ -23,7 +23,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.client.usage import by_zone, cluster_usage
-from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.kubectl.commands.top import rows_of
 
 GPU = "nvidia.com/gpu"
@@ -51,6 +51,18 @@ def node(name: str, zone: str = "") -> Node:
     return Node(ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=allocatable))
 
 
+def v1_pod(owner: str) -> ScheduledPod:
+    labels = {
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/job-name": "train",
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": "3",
+    }
+    owners = (OwnerReference(kind="PyTorchJob", name="train", uid=owner, controller=True),)
+    meta = ObjectMeta(name="train-worker-3", namespace="team", labels=labels, owner_references=owners)
+    return ScheduledPod(meta, ScheduledPodSpec(node_name="n1"), ScheduledPodStatus(phase="Running"), {"cpu": 500})
+
+
 PODS = [
     pod("worker-0", "n1", job="train"),
     pod("worker-1", "n1", job="train"),
@@ -72,6 +84,13 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
         ["n2", "(other pods)", "0", "0", "0", "0 pods"],
         ["n2", "(free)", "3500m", "7168Mi", "1", "9 pods"],
     ]
+
+
+def test_the_job_of_a_pod_without_a_child_job_is_its_owner() -> None:
+    jobs = {"pytorchjob": {("team", "pytorchjob/train", "new")}}
+    for owner, job in (("new", "pytorchjob/train"), ("old", "pytorchjob/train (deleted)")):
+        usage = cluster_usage([v1_pod(owner)], "team", None, jobs=jobs)
+        assert rows_of(usage, with_namespace=False)[1] == [["n1", job, "500m", "0", "worker-3"]]
 
 
 def test_pods_of_a_deleted_job_do_not_count_as_those_of_a_new_job_with_its_name() -> None:
