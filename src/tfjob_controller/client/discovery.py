@@ -86,12 +86,6 @@ class Discovery:
             return self._plurals
 
 
-def served_v1(requester: Requester, kinds: Sequence[ClientKind]) -> Sequence[ClientKind]:
-    """Returns those of `kinds` that are of v1, and served. Raises `ApiError`."""
-    plurals = _read(requester)
-    return [kind for kind in kinds if kind.resource.api_version == _V1 and kind.resource.plural in plurals]
-
-
 def _read(requester: Requester) -> frozenset[str]:
     """Returns the plurals that are served; none for a user who may not ask, or if the response is none."""
     try:

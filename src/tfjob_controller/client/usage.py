@@ -33,9 +33,8 @@ from tfjob_controller.api.gang import (
     kind_of,
     member_of,
 )
-from tfjob_controller.client.discovery import served_v1
 from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
-from tfjob_controller.client.kinds import KINDS, OWN_KINDS
+from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
     JOB_NAME_LABEL,
@@ -50,6 +49,7 @@ from tfjob_controller.jobs.naming import (
     runtime_id_of,
 )
 from tfjob_controller.kinds import job_resources
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
@@ -57,7 +57,6 @@ from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
 from tfjob_controller.kube.requester import Requester
 
 _WORDS = {kind.name_label: kind.word for kind in OWN_KINDS}
-_WORDS_OF_OWNERS = {kind.operator_name: kind.word for kind in KINDS if kind.operator_name}
 _PODS = PODS.with_decoder(
     scheduled_pod_decoder(
         (
@@ -117,15 +116,18 @@ def cluster_usage(
     nodes: Sequence[Node] | None,
     gangs: Iterable[Gang] = (),
     jobs: Mapping[str, Container[JobKey]] = {},
+    kinds: Sequence[ClientKind] = OWN_KINDS,
 ) -> ClusterUsage:
     """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all.
 
-    `jobs` are the jobs that exist, by the word of their kind, as far as they are known; read after the pods.
+    `jobs` are the jobs that exist, by the word of their kind, as far as they are known; read after the pods. Pods of
+    other kinds than `kinds` belong to no job.
     """
+    owners = {kind.operator_name: kind.word for kind in kinds if kind.operator_name}
     placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
     groups: dict[tuple[str, JobKey], list[ScheduledPod]] = defaultdict(list)
     for pod in placed:
-        job = _job_key(pod)
+        job = _job_key(pod, owners)
         if job is not None and shown in ("", pod.metadata.namespace):
             groups[pod.spec.node_name, job].append(pod)
     holdings = [
@@ -190,10 +192,13 @@ def by_zone(usage: ClusterUsage) -> list[tuple[str, list[str]]]:
     return list(zones.items())
 
 
-def _job_key(pod: ScheduledPod) -> JobKey | None:
-    """None for a pod of no job. A long name is shortened as in its label."""
+def _job_key(pod: ScheduledPod, owners: Mapping[str, str]) -> JobKey | None:
+    """None for a pod of no job. A long name is shortened as in its label.
+
+    `owners` are the words of the kinds whose jobs own their pods, by the label of these pods.
+    """
     labels = pod.metadata.labels
-    if (word := _WORDS_OF_OWNERS.get(labels.get(OPERATOR_NAME_LABEL, ""))) and (owner := controller_of(pod)):
+    if (word := owners.get(labels.get(OPERATOR_NAME_LABEL, ""))) and (owner := controller_of(pod)):
         return pod.metadata.namespace, f"{word}/{labels.get(JOB_NAME_LABEL, owner.name)}", owner.uid
     job = next((f"{kind}/{labels[label]}" for label, kind in _WORDS.items() if label in labels), "")
     return (pod.metadata.namespace, job, labels.get(RUNTIME_ID, "")) if job else None
@@ -236,12 +241,14 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
     return {resource: quantity_of(resource, amount) for resource, amount in sorted(amounts.items())}
 
 
-def read_usage(requester: Requester, namespace: str) -> tuple[ClusterUsage, str]:
+def read_usage(
+    requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS
+) -> tuple[ClusterUsage, str]:
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
-    of_v1 = [kind.resource for kind in served_v1(requester, KINDS)]
+    of_v1 = [kind.resource for kind in kinds if kind.operator_name]
     nodes, pods, why = _read(requester, namespace, (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else [])))
     gangs = _read_gangs(requester) if nodes is not None else ()
-    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1)), why
+    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1), kinds), why
 
 
 class _JobSpec(msgspec.Struct, frozen=True):

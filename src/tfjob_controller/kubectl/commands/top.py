@@ -58,7 +58,7 @@ def _pods(quantities: Mapping[str, str]) -> str:
 
 
 def show_usage(session: Session, parsed: Namespace) -> int:
-    usage, why = read_usage(session.requester, session.scope)
+    usage, why = read_usage(session.requester, session.scope, session.client.kinds())
     if why:
         print_notice(f"Free capacity is not shown: {why}")
     if is_for_programs(parsed.output):

@@ -21,6 +21,7 @@ from tfjob_controller.api.gang import (
     Member,
     NodePlacement,
 )
+from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.text import replica_ranges
 from tfjob_controller.client.usage import by_zone, cluster_usage
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
@@ -89,8 +90,9 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
 def test_the_job_of_a_pod_without_a_child_job_is_its_owner() -> None:
     jobs = {"pytorchjob": {("team", "pytorchjob/train", "new")}}
     for owner, job in (("new", "pytorchjob/train"), ("old", "pytorchjob/train (deleted)")):
-        usage = cluster_usage([v1_pod(owner)], "team", None, jobs=jobs)
+        usage = cluster_usage([v1_pod(owner)], "team", None, jobs=jobs, kinds=KINDS)
         assert rows_of(usage, with_namespace=False)[1] == [["n1", job, "500m", "0", "worker-3"]]
+    assert cluster_usage([v1_pod("new")], "team", None, jobs=jobs).holdings == []
 
 
 def test_pods_of_a_deleted_job_do_not_count_as_those_of_a_new_job_with_its_name() -> None:
