@@ -169,6 +169,8 @@ def test_the_plugin_shows_and_changes_a_job(
         assert (rows["Kind"], rows["Phase"], rows[chief]) == ([kind], ["Running"], ["Running", "yes"])
         until(lambda: plugin("describe", trial.name)[1], lambda text: "worker 2/2" in text)
 
+        assert job in plugin("top")[1]
+
         assert plugin("scale", trial.name, "1") == (0, f"{job} scaled to 1 worker\n", "")
         trial.await_children(chief, "worker-0")
         assert plugin("suspend", job) == (0, f"{job} suspended\n", "")
