@@ -21,7 +21,7 @@ from helpers.v1world import job_path
 from localcluster.api import Api
 from localcluster.crds import documents, install_crd
 from localcluster.programs import Options
-from localcluster.trainingoperator import install_v1_crds
+from localcluster.trainingoperator import TrainingOperator, install_v1_crds
 
 pytestmark = pytest.mark.cluster
 
@@ -95,13 +95,37 @@ def test_what_training_operator_refuses_is_refused_with_its_text(site: Site, id_
     refusal = site.refusal(case.manifest)
     if case.refusal is None:
         assert refusal == ""
-    elif case.replicas is None or not case.name[0].isalnum():
-        # The CRD requires the field, and the server judges names before the policies do.
+    elif is_refused_before(case):
         assert refusal.startswith("422 ")
         assert ":".join(case.refusal.split(":")[:2]) in refusal
     else:
         assert refusal.startswith("403 ")
         assert f"denied request: {case.refusal} (403 Forbidden)" in refusal
+
+
+def is_refused_before(case: AdmissionCase) -> bool:
+    """Whether the server refuses the job before admission, by its CRD or because an object cannot have the name."""
+    return case.replicas is None or not case.name[0].isalnum()
+
+
+@pytest.mark.long
+def test_training_operator_itself_accepts_and_refuses_the_same(tmp_path: Path) -> None:
+    """Its texts have the supported values in random order, and list further problems."""
+    with own_plane("v1webhooks", Options()) as cluster:
+        kubectl = Kubectl(cluster.kubeconfig, tmp_path / "cache", new_namespace(cluster.api))
+        operator = TrainingOperator(cluster.own, kubectl.namespace)
+        operator.install()
+        operator.start()
+        site = Site(cluster, kubectl, "upstream's CRDs")
+        refusals = {case.id: site.refusal(case.manifest) for case in CASES if not is_refused_before(case)}
+        operator.stop()
+    assert {id_: refusal for id_, refusal in refusals.items() if not is_as_expected(BY_ID[id_], refusal)} == {}
+
+
+def is_as_expected(case: AdmissionCase, refusal: str) -> bool:
+    if case.refusal is None:
+        return refusal == ""
+    return refusal.startswith("403 ") and case.refusal.partition(": supported values")[0] in refusal
 
 
 def test_all_kinds_are_judged(site: Site) -> None:
