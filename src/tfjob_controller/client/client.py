@@ -159,8 +159,8 @@ class Client:
         """Create a job from a manifest, such as `tfjob()` and `trainjob()` build.
 
         An invalid manifest is refused before it is sent, and so is one with a runtime or framework that the cluster
-        lacks, or with pods that Kubernetes would refuse, as far as the user may read runtimes and create Jobs. With
-        `dry_run` the server only returns the job that it would create. Pods that admission would refuse for now, such
+        lacks, or with pods that Kubernetes would refuse, as far as the user may read runtimes and create Jobs, or pods
+        for a job of kubeflow.org/v1. With `dry_run` the server only returns the job that it would create. Pods that admission would refuse for now, such
         as those beyond a quota, are a warning, which `warn` gets, or else Python's `warnings`.
         """
         sent = validate_manifest(manifest, self.namespace, self._connection.kinds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -25,7 +24,6 @@ _V1 = f"{API_GROUP}/{VERSION}"
 _PATH = f"/apis/{_V1}"
 # A client may live for days, and a CRD be applied meanwhile.
 _KNOWN_SECONDS = 60.0
-_PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
 def is_left_out(kind: ClientKind, error: ApiError) -> bool:
@@ -89,7 +87,7 @@ class Discovery:
 def _read(requester: Requester) -> frozenset[str]:
     """Returns the plurals that are served; none for a user who may not ask, or if the response is none."""
     try:
-        body = requester.request("GET", _PATH, **_PATIENCE)
+        body = requester.request("GET", _PATH)
         return frozenset(served.name for served in _decode(body).resources)
     except msgspec.MsgspecError:
         return frozenset()

@@ -114,7 +114,7 @@ class Job:
         """Return once the job has reached `until`; without a timeout, however long that takes.
 
         With 0 seconds it checks once. `until` is a condition (Scheduled, Running, Suspended, …) in any case, Succeeded
-        (of either kind), Failed, Ended (Succeeded or Failed), Deleted, or a function of a `Snapshot`. A job that has
+        (of any kind), Failed, Ended (Succeeded or Failed), Deleted, or a function of a `Snapshot`. A job that has
         succeeded counts as one that ran. Raises `JobFailedError` with the job's reason if it fails, `JobEndedError` if
         it ends otherwise, `JobDeletedError`, and `WaitTimeoutError`. It watches, and survives an API server that is
         unavailable for a while.

@@ -224,9 +224,25 @@ def test_why_a_pod_waits_is_the_state_of_its_replica() -> None:
     assert rows["worker-0"] == ("ImagePullBackOff", "test-worker-0", "ImagePullBackOff: no such image")
     # The pod with these labels is another job's.
     assert rows["worker-1"] == ("Pending", "", "waiting for its pod")
+    # Those of the job are read once, although it is the owner of the pods as well.
+    selectors = [sent.query.get("fieldSelector") for sent in server.sent if sent.path.endswith("/events")]
+    assert selectors.count("involvedObject.uid=test-uid") == 1
     lists = [dict(sent.query) for sent in server.sent if sent.path.endswith("/pods")]
     selector = "training.kubeflow.org/job-name=test,training.kubeflow.org/operator-name=pytorchjob-controller"
     assert [query["labelSelector"] for query in lists if "operator-name" in query["labelSelector"]] == [selector]
+
+
+def test_replicas_are_judged_by_their_pods_as_the_controller_judges_them() -> None:
+    ended = {"terminated": {"exitCode": 1, "finishedAt": CREATED}}
+    failed = pod("worker-0", phase="Failed", containerStatuses=[{"name": "pytorch", "state": ended}])
+    conditions = [condition("Created"), condition("Running")]
+    rows = job_of(pytorch_server(conditions, [failed])).describe().replicas
+    assert [(row.state, row.last_exit, row.restarts) for row in rows if row.pod] == [("Restarting", "exit code 1", 1)]
+    ending = pod("master-0", **RUNNING)
+    ending["metadata"]["deletionTimestamp"] = CREATED
+    conditions = [condition("Created"), condition("Suspended")]
+    rows = job_of(pytorch_server(conditions, [ending], runPolicy={"suspend": True})).describe().replicas
+    assert {row.state for row in rows} == {"Suspended"}
 
 
 def diagnosis_of(server: Server) -> tuple[str, str]:
@@ -252,7 +268,7 @@ def test_the_diagnosis_names_what_the_user_can_do() -> None:
 
 def test_the_timeline_has_the_pods_and_events_of_the_job_alone() -> None:
     server = pytorch_server(
-        [condition("Created"), condition("Failed", message="it failed")], [pod("worker-0"), pod("worker-1", owner="b")]
+        [condition("Created"), condition("Failed", message="it failed")], [pod("worker-0"), pod("worker-9", owner="b")]
     )
     about = ("test-worker-1", "test-worker-2-3", "test-2-worker-1", "test-worker-x", "another-worker-1")
     server.objects["/api/v1/namespaces/team/events"] = [
