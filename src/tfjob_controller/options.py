@@ -139,10 +139,15 @@ class RunOptions:
         "controller must not run.",
     )
     kubeflow_v1_api: tuple[str, ...] = option(
-        choices("TFJob", "PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob"),
+        choices("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "JAXJob", "PaddleJob"),
         "",
         "Kinds of kubeflow.org/v1 that are run as Kubeflow's training-operator 1.9 runs them, separated by commas. "
         "Requires their CRDs; training-operator must not run. With TFJob, those of v1alpha1 are not run.",
+    )
+    mpi_kubectl_delivery_image: str = option(
+        TEXT,
+        "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest",
+        "Image of the init container that copies kubectl into the folder $TARGET_DIR of the launcher of an MPIJob.",
     )
     progress_server: bool = option(
         SWITCH,

@@ -16,6 +16,7 @@ from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
 from tfjob_controller.controller.writer import Fanout
+from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS, V1Adapter, V1Caches
 from tfjob_controller.kube.client import ResourceClient
@@ -48,7 +49,9 @@ class V1Bench:
             tell = watcher_of(informer)
             self.api.watch(plural, tell)
             for obj in self.api.list(plural):
-                tell("ADDED", obj)
+                # The list of children has a selector.
+                if informer is self.caches.jobs or OPERATOR_NAME_LABEL in obj["metadata"].get("labels", {}):
+                    tell("ADDED", obj)
 
     def new_reconciler(self) -> Reconciler[V1Job]:
         """Returns the reconciler of a restarted process, without any state of the first one."""

@@ -15,7 +15,10 @@ from tfjob_controller.api.common.core import (
     JOBS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
 )
 from tfjob_controller.api.gang import GANGS
@@ -24,8 +27,11 @@ from tfjob_controller.controller.decoders import (
     decode_bare_pod,
     decode_claim,
     decode_config_map,
+    decode_filled_config_map,
+    decode_filled_role,
     decode_job,
     decode_job_gang,
+    decode_owned_object,
     decode_pod,
     decode_pod_group,
     decode_secret,
@@ -38,6 +44,7 @@ from tfjob_controller.controller.handlers import (
     TriggerLog,
     autoscaler_matters,
     child_priority,
+    content_matters,
     gang_priority,
     identity_matters,
     job_priority,
@@ -80,8 +87,22 @@ class ChildKind(Generic[ObjectT]):
     """Whether only jobs of some kinds may have such children, and run without them as well."""
 
 
+# What a job owns whose launcher starts processes in the pods of workers: see `Plan.objects`.
+_OBJECTS: Sequence[ChildKind[Any]] = (
+    ChildKind(CONFIG_MAPS.with_decoder(decode_filled_config_map), matters=content_matters),
+    ChildKind(SERVICE_ACCOUNTS.with_decoder(decode_owned_object)),
+    ChildKind(ROLES.with_decoder(decode_filled_role), matters=content_matters),
+    ChildKind(ROLE_BINDINGS.with_decoder(decode_owned_object)),
+)
+
+
 def child_kinds(
-    *, has_jobs: bool, gangs: bool, optional: Collection[Resource[Object]], pod_groups: Resource[Any] | None
+    *,
+    has_jobs: bool,
+    gangs: bool,
+    optional: Collection[Resource[Object]],
+    pod_groups: Resource[Any] | None,
+    has_objects: bool = False,
 ) -> Sequence[ChildKind[Any]]:
     """Returns the table of the kinds of children. For the parameters see `ControllerCaches`."""
     services = ChildKind(SERVICES.with_decoder(decode_service), BY_OWNER)
@@ -96,7 +117,7 @@ def child_kinds(
         ]
     else:
         pods = ChildKind(PODS.with_decoder(decode_bare_pod), BY_OWNER, pod_matters, pod_priority, is_strict=True)
-        kinds = [pods, services]
+        kinds = [pods, *_OBJECTS] if has_objects else [pods, services]
     if gangs:
         # A Gang is one object and comes in no burst, and an admitted job should start at once.
         kinds.append(ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0))
@@ -119,7 +140,8 @@ class ControllerCaches:
     `kinds` are the caches of the kinds of jobs, which are started and observed with these. Without `gangs` Gangs are
     neither watched nor written. `optional` are the optional kinds of children that jobs of some kind may have;
     `pod_groups` is the kind that represents a gang to another scheduler. Without `has_jobs` they
-    are those of a kind of jobs whose replicas are pods without Jobs. Children are watched by the `selector`.
+    are those of a kind of jobs whose replicas are pods without Jobs, with Services or, if it `has_objects`, with what
+    lets a launcher reach the pods of workers. Children are watched by the `selector`.
     """
 
     def __init__(
@@ -133,10 +155,13 @@ class ControllerCaches:
         optional: Collection[Resource[Object]] = (HORIZONTAL_POD_AUTOSCALERS,),
         pod_groups: Resource[Any] | None = None,
         has_jobs: bool = True,
+        has_objects: bool = False,
         selector: str = CHILD_SELECTOR,
     ) -> None:
         self._pod_groups = pod_groups
-        self._kinds = child_kinds(has_jobs=has_jobs, gangs=gangs, optional=optional, pod_groups=pod_groups)
+        self._kinds = child_kinds(
+            has_jobs=has_jobs, gangs=gangs, optional=optional, pod_groups=pod_groups, has_objects=has_objects
+        )
         self.watched: Mapping[Resource[Object], Informer[Any]] = {
             child.resource: Informer(
                 requester,

@@ -21,6 +21,7 @@ from tfjob_controller.api.common.core import (
     ContainerState,
     ContainerStatus,
     HorizontalPodAutoscaler,
+    OwnedObject,
     PersistentVolumeClaim,
     Pod,
     PodGroup,
@@ -37,7 +38,7 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_decoder,
 )
-from tfjob_controller.jobs.actions.children import METRICS_HASH
+from tfjob_controller.jobs.actions.children import METRICS_HASH, content_digest
 from tfjob_controller.jobs.gang.assignment import NODE_LABEL
 from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
 from tfjob_controller.jobs.naming import (
@@ -100,6 +101,7 @@ decode_service = kept_decoder(Service, LABELS, owns=_JOBS_CHILDREN)
 decode_config_map = kept_decoder(ConfigMap, LABELS, owns=_JOBS_CHILDREN)
 decode_secret = kept_decoder(Secret, LABELS, owns=_JOBS_CHILDREN)
 decode_claim = kept_decoder(PersistentVolumeClaim, LABELS, owns=_JOBS_CHILDREN)
+decode_owned_object = kept_decoder(OwnedObject, LABELS, owns=_JOBS_CHILDREN)
 decode_autoscaler = kept_decoder(HorizontalPodAutoscaler, LABELS, owns=_JOBS_CHILDREN)
 decode_job_gang: Callable[[bytes | msgspec.Raw], Gang] = gang_decoder(LABELS, owns=_JOBS_CHILDREN)
 
@@ -231,6 +233,32 @@ class _PodGroup(_Value, frozen=True):
     metadata: ObjectMeta
     spec: _PodGroupSpec = _PodGroupSpec()
     status: _PodGroupStatus = _PodGroupStatus()
+
+
+class _FilledConfigMap(_Value, frozen=True):
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
+class _FilledRole(_Value, frozen=True):
+    metadata: ObjectMeta
+    rules: list[dict[str, list[str]]] | None = None
+
+
+_decode_filled_config_map = kept_decoder(_FilledConfigMap, LABELS, owns=_JOBS_CHILDREN)
+_decode_filled_role = kept_decoder(_FilledRole, LABELS, owns=_JOBS_CHILDREN)
+
+
+def decode_filled_config_map(raw: bytes | msgspec.Raw) -> OwnedObject:
+    """Decodes a ConfigMap whose content the controller changes, of which the digest is kept."""
+    config_map = _decode_filled_config_map(raw)
+    return OwnedObject(config_map.metadata, content_digest({"data": config_map.data}))
+
+
+def decode_filled_role(raw: bytes | msgspec.Raw) -> OwnedObject:
+    """Decodes a Role whose content the controller changes, of which the digest is kept."""
+    role = _decode_filled_role(raw)
+    return OwnedObject(role.metadata, content_digest({"rules": role.rules}))
 
 
 _decode_pod_group = kept_decoder(_PodGroup, LABELS, owns=_JOBS_CHILDREN)

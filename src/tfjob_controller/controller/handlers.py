@@ -25,7 +25,7 @@ from typing import Any, Generic
 
 import structlog
 
-from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, Pod, PodGroup
+from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, OwnedObject, Pod, PodGroup
 from tfjob_controller.api.gang import Gang
 from tfjob_controller.controller.snapshot import BY_RUNTIME, by_runtime_label
 from tfjob_controller.jobs.state.pods import is_finished
@@ -229,6 +229,11 @@ def identity_matters(old: Object, new: Object) -> bool:
     """For Services and ConfigMaps: reports whether the owner has changed, or the deletion was requested."""
     before, after = old.metadata, new.metadata
     return (before.deletion_timestamp, before.owner_references) != (after.deletion_timestamp, after.owner_references)
+
+
+def content_matters(old: OwnedObject, new: OwnedObject) -> bool:
+    """For objects whose content is written again if somebody changes it."""
+    return identity_matters(old, new) or old.digest != new.digest
 
 
 def pod_matters(old: Pod, new: Pod) -> bool:

@@ -78,6 +78,11 @@ class Snapshots:
             ),
             gang=_named(gang.name, self._owned(GANGS, owner)) if gang is not None else None,
             pod_group=_named(group.terms.name, self._groups_of(owner)) if group is not None else None,
+            objects={
+                (planned.resource.kind, planned.name): child.digest
+                for planned in plan.objects
+                if (child := self._child(planned.resource, planned.name, owner)) is not None
+            },
             autoscaler=next(iter(self._owned(HORIZONTAL_POD_AUTOSCALERS, owner)), None),
             readings=readings(owner.metadata.uid) if readings is not None else None,
         )
@@ -104,10 +109,14 @@ class Snapshots:
 
     def _holds(self, resource: Resource[Object], name: str, owner: Object) -> bool:
         """Reports whether the object exists and is controlled by the job."""
+        return self._child(resource, name, owner) is not None
+
+    def _child(self, resource: Resource[Object], name: str, owner: Object) -> Any:
+        """The object of that name that is controlled by the job; None if there is none."""
         cache = self.caches.get(resource)
         child = cache.get(f"{owner.metadata.namespace}/{name}") if cache is not None else None
         controller = controller_of(child) if child is not None else None
-        return controller is not None and controller.uid == owner.metadata.uid
+        return child if controller is not None and controller.uid == owner.metadata.uid else None
 
     def _pods_of(self, owner: Object, jobs: Mapping[str, BatchJob], plan: Plan) -> tuple[_ByJob, _ByJob]:
         """The job's pods by child Job, and its orphans. Pods older than the job belonged to a deleted one with the same

@@ -42,8 +42,8 @@ class Shared:
     """The parts that all kinds share.
 
     `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number. With `traces` the
-    triggers of syncs are logged. `restart_rules` (see `jobs.actions.children`) and `progress_server` are known once
-    the API server's version is.
+    triggers of syncs are logged. `kubectl_image` is for launchers of MPIJobs. `restart_rules` (see
+    `jobs.actions.children`) and `progress_server` are known once the API server's version is.
     """
 
     requester: Requester
@@ -58,6 +58,7 @@ class Shared:
     events: PodEvents
     most_of_namespace: int | None
     traces: bool
+    kubectl_image: str
     restart_rules: bool = False
     progress_server: ProgressServer | None = None
 

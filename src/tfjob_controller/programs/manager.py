@@ -167,6 +167,7 @@ class Manager:
             events=PodEvents(self.transport, self._clock),
             most_of_namespace=workers_of_namespace(options),
             traces=options.log_level == DEBUG,
+            kubectl_image=options.mpi_kubectl_delivery_image,
         )
         self._kinds = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
         self._progress = self._new_progress_serving(config.namespace)

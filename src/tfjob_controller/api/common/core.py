@@ -146,6 +146,13 @@ class ConfigMap(_Value, frozen=True):
     metadata: ObjectMeta
 
 
+class OwnedObject(_Value, frozen=True):
+    """An object that a job owns beside its pods and Services: the digest of its content, if that is ever changed."""
+
+    metadata: ObjectMeta
+    digest: str = ""
+
+
 class Secret(_Value, frozen=True):
     """A Secret without its data."""
 
@@ -184,6 +191,9 @@ PODS = Resource("", "v1", "pods", "Pod", decoder_for(Pod))
 SERVICES = Resource("", "v1", "services", "Service", decoder_for(Service))
 SECRETS = Resource("", "v1", "secrets", "Secret", decoder_for(Secret))
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", decoder_for(ConfigMap))
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", decoder_for(OwnedObject))
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", decoder_for(OwnedObject))
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", decoder_for(OwnedObject))
 PERSISTENT_VOLUME_CLAIMS = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", decoder_for(PersistentVolumeClaim)
 )

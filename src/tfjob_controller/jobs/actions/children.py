@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -49,7 +49,15 @@ from tfjob_controller.jobs.naming import (
     replica_labels,
     replica_type_labels,
 )
-from tfjob_controller.jobs.plan.model import GeneratedSecret, NewClaim, Plan, PodCarrier, Replica, Role
+from tfjob_controller.jobs.plan.model import (
+    GeneratedSecret,
+    NewClaim,
+    Plan,
+    PlannedObject,
+    PodCarrier,
+    Replica,
+    Role,
+)
 from tfjob_controller.jobs.state.podreasons import RETRYABLE_EXIT_CODES
 from tfjob_controller.kube.meta import Object, Resource
 
@@ -218,6 +226,17 @@ def build_claim(plan: Plan, claim: NewClaim) -> Body:
     return {**head, "spec": dict(claim.spec)}
 
 
+def build_object(plan: Plan, planned: PlannedObject, running: Collection[str]) -> Body:
+    """Returns an object of the job; `running` has the names of the pods that run."""
+    head = _head(plan, planned.resource, planned.name, {**planned.labels, **plan.identity.labels})
+    return {**head, **planned.content(running)}
+
+
+def content_digest(content: Any) -> str:
+    """Returns a short text that differs for different contents."""
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:16]
+
+
 def build_autoscaler(plan: Plan) -> Body:
     """Returns the HorizontalPodAutoscaler of an elastic job, by which Kubernetes writes the job's `scale`.
 
@@ -246,8 +265,7 @@ def _autoscaler_settings(plan: Plan) -> Body:
 
 
 def _metrics_hash(plan: Plan) -> str:
-    content = msgspec.json.encode(plan.scaling.metrics, order="sorted")
-    return hashlib.sha256(content).hexdigest()[:16]
+    return content_digest(plan.scaling.metrics)
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:

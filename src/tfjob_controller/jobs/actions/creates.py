@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from tfjob_controller.api.common.core import CONFIG_MAPS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
+from tfjob_controller.api.common.core import (
+    CONFIG_MAPS,
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    POD_RUNNING,
+    PODS,
+    SECRETS,
+    SERVICES,
+)
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.jobs.actions.children import (
     build_claim,
     build_config_map,
     build_first_service,
     build_job,
+    build_object,
     build_pod,
     build_secret,
     build_service,
@@ -39,6 +48,10 @@ def creates(job_state: JobState) -> Iterator[Create]:
     if terms is not None and admission is not None and observed.gang is None:
         yield Create(GANGS, terms.name, build_gang(plan, desired_gang_spec(plan, terms, admission)))
     if _must_wait(job_state):
+        return
+    if missing := tuple(_object_creates(plan, observed)):
+        # The API server refuses pods of a ServiceAccount that does not exist yet.
+        yield from missing
         return
     yield from _mounted_creates(plan, observed)
     announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
@@ -118,6 +131,18 @@ def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
     for claim in plan.mounts.claims:
         if claim.name not in observed.claims:
             yield Create(PERSISTENT_VOLUME_CLAIMS, claim.name, build_claim(plan, claim))
+
+
+def _object_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
+    running = running_pods(observed)
+    for planned in plan.objects:
+        if (planned.resource.kind, planned.name) not in observed.objects:
+            yield Create(planned.resource, planned.name, build_object(plan, planned, running))
+
+
+def running_pods(observed: ObservedState) -> Collection[str]:
+    """Returns the names of the pods that run, in a state with a pod for each name."""
+    return {name for name, pods in observed.pods.items() if any(pod.status.phase == POD_RUNNING for pod in pods)}
 
 
 def _lacks_service(replica: Replica, observed: ObservedState) -> bool:

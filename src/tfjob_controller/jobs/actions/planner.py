@@ -28,8 +28,8 @@ from tfjob_controller.api.common.core import (
 from tfjob_controller.api.common.policies import CLEAN_NONE
 from tfjob_controller.api.gang import CHECKPOINT_TIME_ANNOTATION, GANGS, Gang
 from tfjob_controller.jobs import conditions
-from tfjob_controller.jobs.actions.children import autoscaler_patch, build_autoscaler
-from tfjob_controller.jobs.actions.creates import creates, index_count, is_set_stopping
+from tfjob_controller.jobs.actions.children import autoscaler_patch, build_autoscaler, content_digest
+from tfjob_controller.jobs.actions.creates import creates, index_count, is_set_stopping, running_pods
 from tfjob_controller.jobs.actions.model import (
     NO_ACTIONS,
     Actions,
@@ -141,7 +141,7 @@ def _running(job_state: JobState) -> Actions:
             *(build_delete(PODS, pod) for pod in surplus_failed_pods(step.plan, step.observed, counts)),
             *_replaced_deletes(job_state),
         ),
-        patches=(*_gang_patches(job_state), *_resizes(job_state)),
+        patches=(*_gang_patches(job_state), *_resizes(job_state), *_object_patches(job_state.plan, job_state.observed)),
     )
 
 
@@ -314,6 +314,17 @@ def _resizes(job_state: JobState) -> Iterator[Patch]:
             continue
         if not job_outcome(job) and all(state.state != replica_state.SUCCEEDED for state in states):
             yield Patch(JOBS, role.job_name, {"spec": {"parallelism": count, "completions": count}})
+
+
+def _object_patches(plan: Plan, observed: ObservedState) -> Iterator[Patch]:
+    """Yields the patches of the objects whose content follows the job and the pods that run."""
+    for planned in plan.objects:
+        digest = observed.objects.get((planned.resource.kind, planned.name))
+        if not planned.is_updated or digest is None:
+            continue
+        content = planned.content(running_pods(observed))
+        if content_digest(content) != digest:
+            yield Patch(planned.resource, planned.name, dict(content))
 
 
 def _is_size_recorded(job_state: JobState) -> bool:

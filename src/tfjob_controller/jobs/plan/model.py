@@ -15,7 +15,7 @@ succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from tfjob_controller.api.common.policies import BY_RESTART
 from tfjob_controller.jobs.frameworks.environment import tf_config_environment
 from tfjob_controller.jobs.plan.gangterms import OFF, GangTerms, PodGroupTerms
 from tfjob_controller.jobs.podtemplate.checkpoint import SAVER
-from tfjob_controller.kube.meta import OwnerReference
+from tfjob_controller.kube.meta import Object, OwnerReference, Resource
 
 
 class UnplannableError(Exception):
@@ -282,6 +282,21 @@ class PodCarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedObject:
+    """An object of the job that exists before its first pod is created.
+
+    `content` returns its fields beside the metadata, given the names of the pods that run. If it `is_updated`, an
+    object with another content is patched. `labels` come beside those of all children.
+    """
+
+    resource: Resource[Object]
+    name: str
+    content: Callable[[Collection[str]], Mapping[str, Any]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_updated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StepShares:
     """Steps to be done: by all workers from the beginning, and by each one that starts now, by its index."""
 
@@ -330,6 +345,7 @@ class Plan:
     steps: tuple[Plan, ...] = ()
     # None if Jobs carry the replicas.
     carrier: PodCarrier | None = None
+    objects: tuple[PlannedObject, ...] = ()
 
     @property
     def has_restart_attempts(self) -> bool:

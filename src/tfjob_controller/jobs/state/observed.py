@@ -118,6 +118,8 @@ class ObservedState:
     autoscaler: HorizontalPodAutoscaler | None = None
     # The Service of the first replica alone, which an elastic role has beside that of all.
     has_first_service: bool = False
+    # The digest of the content of each of `Plan.objects` that exists, by its kind and name.
+    objects: Mapping[tuple[str, str], str] = field(default_factory=dict)
     # The newest warning about pods and Jobs whose own status gives no reason, by UID: see `silence`.
     warnings: Mapping[str, str] = field(default_factory=dict)
 
@@ -131,7 +133,7 @@ class ObservedState:
             self.autoscaler is not None,
         )
         carriers = self.jobs if plan.carrier is None else self.pods
-        return len(carriers) + len(self.services) + len(self.claims) + sum(single)
+        return len(carriers) + len(self.services) + len(self.claims) + len(self.objects) + sum(single)
 
     @property
     def has_autoscaler(self) -> bool:

@@ -6,8 +6,8 @@ same job form one cluster. TF_CONFIG has the same text.
 Replicas address each other by their Services. TF_CONFIG has `NAME.NAMESPACE.svc`, the other variables the name alone. A
 name resolves only while its pod is ready, so the workers of a PyTorchJob wait for the master in an init container.
 
-Jobs come with their defaults and without errors (`api.kubeflowv1`). An MPIJob has no such variables: its launcher
-starts the processes of all workers.
+Jobs come with their defaults and without errors (`api.kubeflowv1`). The launcher of an MPIJob starts the processes of
+all workers itself, by what `mpi` adds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from tfjob_controller.api.kubeflowv1.types import (
     JAX_JOB,
     MASTER,
+    MPI_JOB,
     PADDLE_JOB,
     PS,
     PYTORCH_JOB,
@@ -34,6 +35,7 @@ from tfjob_controller.api.kubeflowv1.types import (
 )
 from tfjob_controller.jobs.frameworks.environment import TF_CONFIG, tf_config_environment
 from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of
+from tfjob_controller.kinds.kubeflowv1 import mpi
 
 # An entry of a container's `env`.
 EnvVar = Mapping[str, Any]
@@ -82,19 +84,24 @@ def pod_name(job_name: str, replica_type: str, index: int) -> str:
     return f"{job_name}-{replica_type.lower()}-{index}".replace("/", "-")
 
 
+def container_name(job: V1Job, replica_type: str) -> str:
+    """The name of the training container of the replicas of one type."""
+    if job.kind == MPI_JOB:
+        return mpi.training_container(job.spec.replica_specs[replica_type].template)
+    return V1_KINDS[job.kind].container
+
+
 def variables_of(job: V1Job, cluster_domain: str) -> Callable[[str, int], PodEnvironment]:
     """Returns the variables of each replica by its type and index.
 
     `cluster_domain` is the end of host names in TF_CONFIG; by default they end with `.svc`. What the replicas of a job
     share is computed once.
     """
-    if job.kind == TF_JOB:
-        container, by_replica = V1_KINDS[job.kind].container, _tensorflow(job, cluster_domain)
-    else:
-        container, by_replica = "", _FRAMEWORKS[job.kind](job)
+    by_replica = _tensorflow(job, cluster_domain) if job.kind == TF_JOB else _FRAMEWORKS[job.kind](job)
 
     def environment(replica_type: str, index: int) -> PodEnvironment:
         values = by_replica(replica_type, index)
+        container = container_name(job, replica_type) if job.kind in (TF_JOB, MPI_JOB) else ""
         return PodEnvironment(tuple(_entry(name, value) for name, value in values.items()), container)
 
     return environment
@@ -305,6 +312,10 @@ def _paddle(job: V1Job) -> _ByReplica:
     return variables
 
 
+def _mpi(job: V1Job) -> _ByReplica:
+    return lambda replica_type, index: mpi.variables(job, replica_type)
+
+
 _FRAMEWORKS: Mapping[str, Callable[[V1Job], _ByReplica]] = MappingProxyType(
-    {PYTORCH_JOB: _pytorch, XGBOOST_JOB: _xgboost, JAX_JOB: _jax, PADDLE_JOB: _paddle}
+    {PYTORCH_JOB: _pytorch, MPI_JOB: _mpi, XGBOOST_JOB: _xgboost, JAX_JOB: _jax, PADDLE_JOB: _paddle}
 )

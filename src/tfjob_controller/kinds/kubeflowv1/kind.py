@@ -15,14 +15,10 @@ from cachetools import LRUCache
 from tfjob_controller.api.common.record import record_patch
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
 from tfjob_controller.api.kubeflowv1.types import (
-    JAX_JOB,
     MANAGED_HERE,
-    PADDLE_JOB,
-    PYTORCH_JOB,
-    TF_JOB,
+    MPI_JOB,
     V1_KINDS,
     V1_RESOURCES,
-    XGBOOST_JOB,
     V1Job,
 )
 from tfjob_controller.api.kubeflowv1.validation import problem
@@ -36,6 +32,7 @@ from tfjob_controller.jobs.status.summary import as_finished
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowv1.gang import gang_problem
+from tfjob_controller.kinds.kubeflowv1.mpi import DEFAULT_KUBECTL_IMAGE
 from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
 from tfjob_controller.kinds.kubeflowv1.status import events_of, record_of, recorded_status, wire_status
 from tfjob_controller.kube.cache.informer import Informer
@@ -58,7 +55,7 @@ _REMEMBERED = 50_000
 
 
 class V1Caches:
-    """The informer of one kind of jobs, and those of their pods and Services. `namespace` "" means all namespaces."""
+    """The informers of one kind of jobs and of what such jobs own. `namespace` "" means all namespaces."""
 
     def __init__(
         self,
@@ -77,6 +74,7 @@ class V1Caches:
             gangs=gangs.has_gangs,
             pod_groups=gangs.pod_groups,
             has_jobs=False,
+            has_objects=resource.kind == MPI_JOB,
             selector=f"{OPERATOR_NAME_LABEL}={operator_name}",
         )
 
@@ -95,10 +93,18 @@ class V1Adapter:
     is_deleted_when_expired: ClassVar[bool] = True
 
     def __init__(
-        self, resource: Resource[V1Job], clock: Clock, cluster_domain: str = "", gangs: GangPolicy = NO_GANGS
+        self,
+        resource: Resource[V1Job],
+        clock: Clock,
+        cluster_domain: str = "",
+        gangs: GangPolicy = NO_GANGS,
+        kubectl_image: str = DEFAULT_KUBECTL_IMAGE,
     ) -> None:
-        """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes."""
-        self._cluster_domain, self._gangs = cluster_domain, gangs
+        """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes.
+
+        `kubectl_image` is the image from which the launchers of MPIJobs get kubectl.
+        """
+        self._cluster_domain, self._gangs, self._kubectl_image = cluster_domain, gangs, kubectl_image
         self.resource: Resource[Object] = resource
         self._clock = clock
         # The UIDs of finished jobs that are cleaned up: their status has no field for it.
@@ -118,7 +124,7 @@ class V1Adapter:
         return problem(job) or gang_problem(job, self._gangs)
 
     def plan(self, job: V1Job) -> Plan:
-        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs)
+        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs, self._kubectl_image)
 
     def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         record = record_of(job, status)
@@ -146,7 +152,8 @@ def v1_work(job: V1Job, is_cleaned_up: Callable[[V1Job], bool] = lambda job: Tru
 
 
 def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:
-    return V1Adapter(resource, shared.clock, os.environ.get(_CLUSTER_DOMAIN, ""), shared.gangs)
+    domain = os.environ.get(_CLUSTER_DOMAIN, "")
+    return V1Adapter(resource, shared.clock, domain, shared.gangs, shared.kubectl_image)
 
 
 def _kind(name: str) -> Kind:
@@ -166,4 +173,4 @@ def _kind(name: str) -> Kind:
     )
 
 
-V1_JOB_KINDS: Sequence[Kind] = tuple(map(_kind, (TF_JOB, PYTORCH_JOB, XGBOOST_JOB, JAX_JOB, PADDLE_JOB)))
+V1_JOB_KINDS: Sequence[Kind] = tuple(map(_kind, V1_KINDS))

@@ -1,10 +1,12 @@
 """Compiles a job of `kubeflow.org/v1` into a plan: a pod and a Service for each replica, with upstream's names.
 
-Which replicas decide about the end of a job differs between the kinds: the chief or master if there is one, and
-otherwise workers. A restart policy belongs to a type of replicas. All replicas whose policy makes an end permanent end
-the job with it.
+The replicas of an MPIJob have no Services: `mpi` has how its launcher reaches the workers.
 
-Source: kubeflow/trainer release-1.9 pkg/controller.v1/{common,tensorflow,pytorch,xgboost,jax,paddlepaddle}.
+Which replicas decide about the end of a job differs between the kinds: the chief or master if there is one, and
+otherwise workers; of an MPIJob, the launcher. A restart policy belongs to a type of replicas. All replicas whose policy
+makes an end permanent end the job with it.
+
+Source: kubeflow/trainer release-1.9 pkg/controller.v1/{common,tensorflow,pytorch,mpi,xgboost,jax,paddlepaddle}.
 """
 
 from __future__ import annotations
@@ -51,9 +53,11 @@ from tfjob_controller.jobs.plan.model import (
     UnplannableError,
 )
 from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of, with_env, with_spec
+from tfjob_controller.kinds.kubeflowv1 import mpi
 from tfjob_controller.kinds.kubeflowv1.environment import (
     INIT_CONTAINER,
     PodEnvironment,
+    container_name,
     init_containers_of,
     pod_name,
     variables_of,
@@ -65,20 +69,27 @@ JOB_ROLE_LABEL = "training.kubeflow.org/job-role"
 _MASTER_ROLE = "master"
 
 
-def build_v1_plan(job: V1Job, cluster_domain: str = "", gangs: GangPolicy = NO_GANGS) -> Plan:
+def build_v1_plan(
+    job: V1Job,
+    cluster_domain: str = "",
+    gangs: GangPolicy = NO_GANGS,
+    kubectl_image: str = mpi.DEFAULT_KUBECTL_IMAGE,
+) -> Plan:
     """Compiles a *valid* job with its defaults. `cluster_domain` is the end of host names in TF_CONFIG.
+
+    `kubectl_image` is the image from which the launcher of an MPIJob gets kubectl.
 
     Raises UnplannableError for a job without replicas.
     """
     kind, policy = V1_KINDS[job.kind], job.spec.run_policy
-    roles = tuple(_role(kind, name, entry) for name, entry in job.spec.replica_specs.items())
+    roles = tuple(_role(job, kind, name, entry) for name, entry in job.spec.replica_specs.items())
     deciding = deciding_type(job)
     replicas = chief_first(
         Replica(
             role=role,
             index=index,
             id=replica_id(role.name, index),
-            name=pod_name(job.metadata.name, role.replica_type, index),
+            name=_name(job, role.replica_type, index),
             is_chief=role.replica_type == deciding and index == 0,
             decides=role.replica_type in kind.types and not _may_fail(job, role),
         )
@@ -87,7 +98,7 @@ def build_v1_plan(job: V1Job, cluster_domain: str = "", gangs: GangPolicy = NO_G
     )
     if not replicas:
         raise UnplannableError(f"spec.{kind.replicas_field}: the job has no replicas")
-    carrier = _carrier(job, kind, cluster_domain)
+    carrier = _carrier(job, kind, cluster_domain, kubectl_image)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
@@ -112,7 +123,19 @@ def build_v1_plan(job: V1Job, cluster_domain: str = "", gangs: GangPolicy = NO_G
         environment=lambda replica: {},
         scheduling=PodScheduling(**gang_fields(job, gangs, replicas, carrier)),
         carrier=carrier,
+        objects=mpi.objects_of(job) if job.kind == MPI_JOB else (),
     )
+
+
+def _name(job: V1Job, replica_type: str, index: int) -> str:
+    if _is_launcher(job, replica_type):
+        return mpi.launcher_name(job.metadata.name)
+    return pod_name(job.metadata.name, replica_type, index)
+
+
+def _is_launcher(job: V1Job, replica_type: str) -> bool:
+    """Reports whether a replica is the launcher, of which a job has one, without an index."""
+    return (job.kind, replica_type) == (MPI_JOB, LAUNCHER)
 
 
 def deciding_type(job: V1Job) -> str:
@@ -142,21 +165,21 @@ def _may_fail(job: V1Job, role: Role) -> bool:
     return job.spec.enable_dynamic_worker and role.replica_type == WORKER and role.restart_policy == NEVER
 
 
-def _role(kind: V1Kind, name: str, entry: V1ReplicaSpec) -> Role:
+def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec) -> Role:
     return Role(
         name=name.lower(),
         replica_type=name,
         replicas=entry.replicas or 0,
         port=kind.port,
         template=entry.template,
-        container=kind.container,
+        container=container_name(job, name),
         port_name=kind.port_name,
         restart_policy=entry.restart_policy,
-        retried_containers=frozenset((INIT_CONTAINER,)),
+        retried_containers=frozenset((INIT_CONTAINER, mpi.INIT_CONTAINER)),
     )
 
 
-def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str) -> PodCarrier:
+def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str, kubectl_image: str) -> PodCarrier:
     variables = variables_of(job, cluster_domain)
     init_containers = {name: init_containers_of(job, name) for name in job.spec.replica_specs}
 
@@ -166,6 +189,8 @@ def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str) -> PodCarrier:
         if added := init_containers[role.replica_type]:
             present = spec_of(template).get("initContainers") or ()
             template = with_spec(template, initContainers=[*present, *added])
+        if job.kind == MPI_JOB:
+            template = mpi.equipped(job, role.replica_type, template, kubectl_image)
         policy = NEVER if role.restart_policy == EXIT_CODE else role.restart_policy
         metadata = role.template.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), **_labels(job, kind, replica), **_job_role(job, replica)}
@@ -205,7 +230,8 @@ def type_labels(job: V1Job, kind: V1Kind, replica_type: str) -> dict[str, str]:
 
 
 def _labels(job: V1Job, kind: V1Kind, replica: Replica) -> dict[str, str]:
-    return {**type_labels(job, kind, replica.role.replica_type), REPLICA_INDEX_LABEL: str(replica.index)}
+    index = {} if _is_launcher(job, replica.role.replica_type) else {REPLICA_INDEX_LABEL: str(replica.index)}
+    return {**type_labels(job, kind, replica.role.replica_type), **index}
 
 
 def _job_role(job: V1Job, replica: Replica) -> dict[str, str]:

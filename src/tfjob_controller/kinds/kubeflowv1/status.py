@@ -225,7 +225,8 @@ def events_of(
             continue
         if condition.type == FAILED and status.reason and status.reason != condition.message:
             yield StatusEvent(WARNING, reasons.REPLICA_FAILED, status.reason)
-        yield StatusEvent(WARNING if condition.type == RESTARTING else NORMAL, condition.reason, condition.message)
+        reason = f"{job.kind}{FAILED}" if condition.type == FAILED else condition.reason
+        yield StatusEvent(WARNING if condition.type == RESTARTING else NORMAL, reason, condition.message)
 
 
 class _Conditions:
@@ -258,7 +259,9 @@ class _Conditions:
             done = "successfully completed" if "/" in who else "is successfully completed"
             self._end(SUCCEEDED, f"{who} {done}.")
         if failed is not None and failed.status == _TRUE:
-            self._end(FAILED, self._why_failed(status, failed, who))
+            # Upstream adds the kind twice.
+            word = f"{kind}{FAILED}" if kind == MPI_JOB and is_failure else FAILED
+            self._end(FAILED, self._why_failed(status, failed, who), word)
 
     def all(self) -> tuple[V1Condition, ...]:
         return tuple(self._list)
@@ -286,7 +289,10 @@ class _Conditions:
         if ended is not None:
             type_ = next(name for name in self._job.spec.replica_specs if name.lower() == ended.role)
             name = self._job.metadata.name
-            self._set(RESTARTING, True, RESTARTING, f"job {name} is restarting because {type_} replica(s) failed.")
+            message = f"job {name} is restarting because {type_} replica(s) failed."
+            if self._job.kind == MPI_JOB:
+                message = f"{who} is restarting because {ended.ended} {type_} replica(s) failed."
+            self._set(RESTARTING, True, RESTARTING, message)
             self._list = [condition for condition in self._list if condition.type != RUNNING]
         elif any(role.active for role in status.roles if role.role == deciding):
             self._run(who)
@@ -315,11 +321,11 @@ class _Conditions:
             return f"{failed_job} because {count} {type_} replica(s) failed."
         return failed.message
 
-    def _end(self, condition_type: str, message: str) -> None:
+    def _end(self, condition_type: str, message: str, word: str = "") -> None:
         for index, condition in enumerate(self._list):
             if condition.type == RUNNING:
                 self._list[index] = replace(condition, status=_FALSE)
-        self._set(condition_type, True, condition_type, message)
+        self._set(condition_type, True, word or condition_type, message)
 
     def _is_true(self, condition_type: str) -> bool:
         return any(condition.type == condition_type and condition.status == _TRUE for condition in self._list)

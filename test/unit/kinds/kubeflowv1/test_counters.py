@@ -24,7 +24,7 @@ def counts(bench: V1Bench) -> dict[str, float]:
 @pytest.mark.parametrize("kind", [kind.resource.kind for kind in V1_JOB_KINDS])
 def test_a_job_of_each_kind_is_counted_for_its_framework(kind: str) -> None:
     bench = V1Bench(kind)
-    type_ = "Worker" if kind == "JAXJob" else "Master"
+    type_ = {"JAXJob": "Worker", "MPIJob": "Launcher"}.get(kind, "Master")
     bench.create({type_: 1}, runPolicy={"ttlSecondsAfterFinished": 60})
     bench.settle()
     bench.runs(*bench.pods)
