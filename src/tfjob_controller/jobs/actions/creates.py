@@ -29,7 +29,7 @@ from tfjob_controller.jobs.actions.children import (
 from tfjob_controller.jobs.actions.model import Create
 from tfjob_controller.jobs.evaluation.jobstate import JobState
 from tfjob_controller.jobs.gang.admission import GangAdmission, build_gang, desired_gang_spec, plan_for_admitted
-from tfjob_controller.jobs.plan.model import Plan, Replica, Role
+from tfjob_controller.jobs.plan.model import Plan, PlannedObject, Replica, Role
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.attempts import can_create_job, is_scaling_unrecorded
 from tfjob_controller.jobs.state.observed import ObservedState
@@ -49,9 +49,10 @@ def creates(job_state: JobState) -> Iterator[Create]:
         yield Create(GANGS, terms.name, build_gang(plan, desired_gang_spec(plan, terms, admission)))
     if _must_wait(job_state):
         return
-    if missing := tuple(_object_creates(plan, observed)):
+    if missing := _missing_objects(plan, observed):
         # The API server refuses pods of a ServiceAccount that does not exist yet.
-        yield from missing
+        for planned in missing:
+            yield Create(planned.resource, planned.name, build_object(plan, planned, running_pods(observed)))
         return
     yield from _mounted_creates(plan, observed)
     announced = plan if admission is None else plan_for_admitted(plan, admission, job_state.step.replica_states)
@@ -133,11 +134,10 @@ def _mounted_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
             yield Create(PERSISTENT_VOLUME_CLAIMS, claim.name, build_claim(plan, claim))
 
 
-def _object_creates(plan: Plan, observed: ObservedState) -> Iterator[Create]:
-    running = running_pods(observed)
-    for planned in plan.objects:
-        if (planned.resource.kind, planned.name) not in observed.objects:
-            yield Create(planned.resource, planned.name, build_object(plan, planned, running))
+def _missing_objects(plan: Plan, observed: ObservedState) -> Sequence[PlannedObject]:
+    """Returns the objects to create next: those that refer to others come after them."""
+    missing = [planned for planned in plan.objects if (planned.resource.kind, planned.name) not in observed.objects]
+    return [planned for planned in missing if not planned.refers] or missing
 
 
 def running_pods(observed: ObservedState) -> Collection[str]:

@@ -286,7 +286,8 @@ class PlannedObject:
     """An object of the job that exists before its first pod is created.
 
     `content` returns its fields beside the metadata, given the names of the pods that run. If it `is_updated`, an
-    object with another content is patched. `labels` come beside those of all children.
+    object with another content is patched. `labels` come beside those of all children. One that `refers` to others is
+    created once these exist.
     """
 
     resource: Resource[Object]
@@ -294,6 +295,7 @@ class PlannedObject:
     content: Callable[[Collection[str]], Mapping[str, Any]]
     labels: Mapping[str, str] = field(default_factory=dict)
     is_updated: bool = False
+    refers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,14 @@ def objects_of(job: V1Job) -> tuple[PlannedObject, ...]:
         ),
         *(() if given_account else (account,)),
         PlannedObject(ROLES, name, lambda running: {"rules": _rules(job)}, _labels(job), is_updated=True),
-        PlannedObject(ROLE_BINDINGS, name, lambda running: _binding(job, given_account or name), _labels(job)),
+        PlannedObject(
+            ROLE_BINDINGS,
+            name,
+            lambda running: _binding(job, given_account or name),
+            _labels(job),
+            # The API server looks up the rights that a binding gives.
+            refers=True,
+        ),
     )
 
 
