@@ -160,8 +160,9 @@ class Client:
 
         An invalid manifest is refused before it is sent, and so is one with a runtime or framework that the cluster
         lacks, or with pods that Kubernetes would refuse, as far as the user may read runtimes and create Jobs, or pods
-        for a job of kubeflow.org/v1. With `dry_run` the server only returns the job that it would create. Pods that admission would refuse for now, such
-        as those beyond a quota, are a warning, which `warn` gets, or else Python's `warnings`.
+        for a job of kubeflow.org/v1. With `dry_run` the server only returns the job that it would create. Pods that
+        admission would refuse for now, such as those beyond a quota, are a warning, which `warn` gets, or else Python's
+        `warnings`.
         """
         sent = validate_manifest(manifest, self.namespace, self._connection.kinds)
         query = STRICT | (DRY_RUN if dry_run else {})
