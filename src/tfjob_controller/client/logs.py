@@ -117,7 +117,9 @@ class LogReader:
         if cause is None or cause is views[0]:
             return views[0]
         chosen = cause if self._has_log(cause) or not self._has_log(views[0]) else views[0]
-        self._note(f"{self._name} has failed: {self._failure}; this is the log of {chosen.replica.id}")
+        self._note(
+            f"{self._name} has failed: {self._failure.removesuffix('.')}; this is the log of {chosen.replica.id}"
+        )
         return chosen
 
     def _has_log(self, view: ReplicaState) -> bool:

@@ -201,7 +201,7 @@ def test_a_client_of_some_kinds_asks_for_no_others() -> None:
 def test_phase_and_state_are_those_of_all_kinds(conditions: Sequence[Object], phase: str, state: str) -> None:
     job = job_of(pytorch_server(conditions, []))
     assert job.phase == phase
-    assert summary(job.describe())["State"].replace("Unknown", "") == state
+    assert summary(job.describe())["State"] == state
     assert job.reason == (conditions[-1]["message"] if phase in ("Done", "Failed") else "")
 
 
@@ -303,7 +303,7 @@ def test_the_log_of_a_failed_job_is_that_of_the_replica_that_failed() -> None:
         condition("Failed", message="PyTorchJob test is failed because 1 Worker failed."),
     ]
     server = pytorch_server(conditions, [pod("master-0", **RUNNING), pod("worker-1", **failed)])
-    with pytest.warns(UserWarning, match="this is the log of worker-1"):
+    with pytest.warns(UserWarning, match="because 1 Worker failed; this is the log of worker-1"):
         assert [line.text for line in job_of(server).logs()] == ["the log of pytorch in test-worker-1"]
     now, then = diagnosis_of(server)
     assert now == "it has failed: PyTorchJob test is failed because 1 Worker failed."

@@ -72,7 +72,7 @@ def _status(job: V1Job) -> TrainingStatus:
     by_role = {role.role: role for role in status.roles}
     return replace(
         status,
-        state=status.summary or status.state,
+        state=status.summary,
         roles=tuple(
             _role(by_role.get(name) or RoleStatus(name, {}), count)
             for name, count in sorted(_replicas(job).items(), key=lambda entry: _order(job, entry[0]))
