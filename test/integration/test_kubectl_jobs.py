@@ -92,6 +92,15 @@ def test_what_admission_refuses_for_now_is_a_warning(plugin: Run, api: Api, name
     assert error.count('Warning: would violate PodSecurity "restricted:latest": ') == 1
 
 
+def test_a_dry_run_of_the_server_deletes_nothing(plugin: Run, either: Trial) -> None:
+    assert plugin("submit", *flags_of(either), "--suspend", "--", "python", "train.py")[0] == 0
+    uid = either.get()["metadata"]["uid"]
+    expected = (0, f"{named(either)} deleted (server dry run)\n", "")
+    assert plugin("delete", named(either), "--dry-run=server") == expected
+    metadata = either.get()["metadata"]
+    assert (metadata["uid"], metadata.get("deletionTimestamp")) == (uid, None)
+
+
 def test_a_job_is_suspended_resumed_and_deleted(plugin: Run, either: Trial) -> None:
     assert plugin("submit", *flags_of(either))[0] == 0
     assert plugin("wait", either.name, "--for", "Running", *PATIENCE)[0] == 0

@@ -139,8 +139,10 @@ class ResourceClient(Generic[ObjectT]):
         wanted = (("uid", uid), ("resourceVersion", resource_version))
         if preconditions := {key: each for key, each in wanted if each}:
             options["preconditions"] = preconditions
-        path, query = self._path(namespace, name), DRY_RUN if dry_run else None
-        answer = self._send("DELETE", path, encode(options), query=query, repeatable=bool(uid))
+        if dry_run:
+            # Of a request with a body, the server ignores options in the query (apiserver handlers/delete.go).
+            options["dryRun"] = ["All"]
+        answer = self._send("DELETE", self._path(namespace, name), encode(options), repeatable=bool(uid))
         try:
             is_terminating = _decode_deleted(answer).metadata.deletion_timestamp is not None
         except msgspec.MsgspecError as error:
