@@ -32,8 +32,8 @@ def test_all_but_the_templates_is_generated() -> None:
 
 
 def test_templates_read_every_copied_file_and_no_other() -> None:
-    patterns = re.findall(r'\.Files\.(?:Get|Glob) "([^"]+)"', "\n".join(TEMPLATES.values()))
-    read = {path for pattern in patterns for path in FOLDER.glob(pattern)}
+    patterns = re.findall(r'\.Files\.(?:Get|Glob) (?:\(printf )?"([^"]+)"', "\n".join(TEMPLATES.values()))
+    read = {path for pattern in patterns for path in FOLDER.glob(pattern.replace("%s", "*"))}
     assert read == {ROOT / path for path in files(ROOT, {}) if path.startswith(f"{CHART}/files/")}
 
 
@@ -67,6 +67,6 @@ def test_the_controller_reads_the_values_of_its_config_file() -> None:
 def test_no_template_names_the_namespace_of_the_overlays() -> None:
     for name, text in TEMPLATES.items():
         lines = re.findall(r".*tfjob-system.*", text)
-        # An object with that name, a priority class, and the one that replaces it in a copied file.
-        allowed = r'\b(name|priorityClassName): tfjob-system|replace "tfjob-system" \.Release\.Namespace'
+        # An object with that name, a priority class, and those that replace it in a copied file.
+        allowed = r'\b(name|priorityClassName): tfjob-system|replace "[^"]*tfjob-system[^"]*" .*\.Release\.Namespace'
         assert [line for line in lines if not re.search(allowed, line)] == [], name
