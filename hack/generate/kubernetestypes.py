@@ -26,6 +26,8 @@ ROOTS = ("PodTemplateSpec", "MetricSpec")
 _LEFT_OUT = ("ephemeralContainers", "managedFields")
 # Longer lists of values, such as that of all signals, are left to Kubernetes.
 _MAX_VALUES = 10
+# Values that the document does not list (pkg/apis/core/validation/validation.go): those of a container in 1.36.
+_UNLISTED = {("Container", "restartPolicy"): "Always|Never|OnFailure"}
 _PATH = Path(__file__).with_suffix(".yaml")
 
 # The fields of each type. The type of a field is one of `SCALARS`, the strings that it may have, such as "TCP|UDP", the
@@ -64,15 +66,18 @@ def types_in(documents: Iterable[Mapping[str, Any]]) -> Types:
     while waiting:
         kind = waiting.pop()
         if kind not in types:
-            types[kind] = _fields(schemas[kind])
+            types[kind] = _fields(kind, schemas[kind])
             waiting += [name for name in map(_inner, types[kind].values()) if name in schemas and name not in SCALARS]
     return dict(sorted(types.items()))
 
 
-def _fields(schema: Schema) -> dict[str, str]:
+def _fields(kind: str, schema: Schema) -> dict[str, str]:
     required = schema.get("required", ())
     kept = {name: field for name, field in schema["properties"].items() if name not in _LEFT_OUT}
-    return {f"{name}*" if name in required else name: _type(field) for name, field in sorted(kept.items())}
+    return {
+        f"{name}*" if name in required else name: _UNLISTED.get((kind, name)) or _type(field)
+        for name, field in sorted(kept.items())
+    }
 
 
 def _type(schema: Schema) -> str:
