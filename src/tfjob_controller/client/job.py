@@ -16,7 +16,7 @@ from tfjob_controller.client.errors import ClientError, JobDeletedError, JobEnde
 from tfjob_controller.client.kinds import AnyJob, Snapshot, kind_of
 from tfjob_controller.client.reader import Connection, Reader
 from tfjob_controller.client.text import Columns, Table, age, html_fields
-from tfjob_controller.client.waitconditions import SUCCEEDED, Until, condition_text, is_deletion, is_reached
+from tfjob_controller.client.waitconditions import SUCCEEDED, Until, check_name, condition_text, is_deletion, is_reached
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 from tfjob_controller.kube.requester import server_now
@@ -119,6 +119,7 @@ class Job:
         it ends otherwise, `JobDeletedError`, and `WaitTimeoutError`. It watches, and survives an API server that is
         unavailable for a while.
         """
+        check_name(until)
         if is_deletion(until):
             self._await_deletion(timeout_seconds)
             return self

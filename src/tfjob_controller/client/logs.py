@@ -15,8 +15,14 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.jobs.state.podreasons import exit_text, why_never_started
-from tfjob_controller.jobs.state.pods import last_exit, native_sidecars, training_container, was_started
-from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, ReplicaState
+from tfjob_controller.jobs.state.pods import (
+    blocking_init_container,
+    last_exit,
+    native_sidecars,
+    training_container,
+    was_started,
+)
+from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, UNKNOWN, ReplicaState
 from tfjob_controller.jobs.trainingjob import is_finished
 from tfjob_controller.kube.requester import LineStream, Requester, server_now
 
@@ -85,7 +91,8 @@ class LogReader:
         self._look_lock = threading.Lock()
         self._looked_at = -math.inf
         self._seen: tuple[list[ReplicaState], bool] = ([], False)
-        self._failure = ""
+        self._failure = self._reason = ""
+        self._is_suspended = False
         self._lock = threading.Lock()
         self._streams: set[LineStream] = set()
 
@@ -201,7 +208,8 @@ class LogReader:
                 return run
             if last is not None and (is_over or view is None or view.state == SUCCEEDED):
                 return None
-            why = self._why_no_log(view, is_over)
+            has_ended = run is not None and last is not None and run.is_same(last) and not (view and view.pending)
+            why = "its program has ended" if has_ended else self._why_no_log(view, is_over)
             if is_over or not self._options.follow:
                 raise ClientError(f"{replica_id} has no log: {why}")
             if why != reported:
@@ -230,8 +238,16 @@ class LogReader:
             return f"{ended}, and pods that still ran were deleted{keeps}"
         if view is None:
             return "the job no longer has this replica"
-        never = "its program was never started" if is_over else "it has not started yet"
-        return view.pending or (f"{never}{_running_init(view.pod)}" if view.pod is not None else never)
+        if is_over:
+            return view.pending or "its program was never started"
+        init = blocking_init_container(view.pod) if view.pod is not None else None
+        if init is not None:
+            return f"its init container {init.name} runs, and -c {init.name} shows its log"
+        if view.state == UNKNOWN:
+            return "the job is suspended" if self._is_suspended else "its pods are stopped"
+        # The reason of the job may come from events, such as those about a quota.
+        told = self._reason.removeprefix(f"{view.replica.id}: ")
+        return (told if told != self._reason else view.pending) or "it has not started yet"
 
     def _look(self) -> tuple[list[ReplicaState], bool]:
         """The replicas, and whether the job has ended; one read serves all followed replicas."""
@@ -241,7 +257,7 @@ class LogReader:
                 observed = self._reader.children(job)
                 status = status_of(job)
                 self._seen = list(replica_views(job, observed, server_now(self._requester))), is_finished(status)
-                self._failure = failure_of(status)
+                self._failure, self._reason, self._is_suspended = failure_of(status), status.reason, job.spec.suspend
                 self._looked_at = time.monotonic()
             return self._seen
 
@@ -335,10 +351,3 @@ def _failed_init(pod: Pod) -> ContainerStatus | None:
 def _cannot_start(view: ReplicaState) -> str:
     """How the reason of a job begins that has failed because of that."""
     return f"{view.replica.id} cannot start: "
-
-
-def _running_init(pod: Pod) -> str:
-    running = (
-        status.name for status in pod.status.init_container_statuses if status.state.running and not status.ready
-    )
-    return next((f": its init container {name} runs" for name in running), "")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfjob_controller.client.errors import JobEndedError, JobFailedError
+from tfjob_controller.client.errors import ClientError, JobEndedError, JobFailedError
 
 if TYPE_CHECKING:
     from tfjob_controller.client.kinds import Snapshot
@@ -48,8 +48,8 @@ class ConditionHasStatus:
     status: str
 
     def __call__(self, seen: Snapshot) -> bool:
-        wanted = self.name.lower()
-        return any(
+        wanted, is_true = self.name.lower(), self.status == "True"
+        return (is_true and wanted == RUNNING.lower() and seen.has_succeeded) or any(
             condition.type.lower() == wanted and condition.status == self.status for condition in seen.conditions
         )
 
@@ -60,6 +60,12 @@ class ConditionHasStatus:
 def name_of(text: str) -> str | None:
     """The name in the case of `NAMES`, whatever the case of `text`; None for a name that is not among them."""
     return _BY_LOWER_CASE.get(text.lower())
+
+
+def check_name(until: Until) -> None:
+    """Raises `ClientError` for a text that names no condition."""
+    if isinstance(until, str) and name_of(until) is None:
+        raise ClientError(f"unknown condition {until!r}: use one of {', '.join(NAMES)}, or a function of a Snapshot")
 
 
 def is_deletion(until: Until) -> bool:
@@ -75,7 +81,7 @@ def condition_text(until: Until) -> str:
 def argument_of(until: Until) -> str:
     """The value of `kubectl tfjob wait --for` that means this condition; a predicate has none."""
     if isinstance(until, ConditionHasStatus):
-        return f"condition={until.name}={until.status}"
+        return f"condition={until.name}" if until.status == "True" else f"condition={until.name}={until.status}"
     return "delete" if is_deletion(until) else condition_text(until).lower()
 
 

@@ -40,7 +40,8 @@ JOB_FORMS = f"NAME, {forms_of('NAME')}"
 _SHOWN = 80
 _MAX_PORT = 65535
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
-_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+# A name is any printable ASCII (KEP-4369).
+_VARIABLE = re.compile(r"([ -<>-~]+)=(.*)", re.DOTALL)
 _PAIR = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*)=(.*)", re.DOTALL)
 _SECRET_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=([^/]+)/([-A-Za-z0-9_.]+)")
 _CLAIM = re.compile(r"([^/:]+):(/[^:]*)(:ro)?")

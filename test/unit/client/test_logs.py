@@ -170,8 +170,33 @@ def test_a_followed_log_goes_on_from_the_failed_init_container_to_the_program() 
 
 def test_a_program_that_waits_for_its_init_containers_has_no_log() -> None:
     requester = ScriptedRequester(*seen(state=INITIALIZING, inits=[an_init({"running": {}})], phase="Pending"))
-    with pytest.raises(ClientError, match="master-0 has no log: it has not started yet: its init container fetch runs"):
+    with pytest.raises(
+        ClientError, match="master-0 has no log: its init container fetch runs, and -c fetch shows its log"
+    ):
         read(requester, LogOptions())
+
+
+def waiting_for(status: Object, *, suspend: bool = False) -> list[Answer]:
+    """What one look at a job whose pod is not created asks for."""
+    job = a_tfjob("train", "Creating", {"RuntimeId": "ab12", "suspend": suspend})
+    job["status"] |= status
+    owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "train", "uid": "uid-of-train"}
+    meta = {"name": JOB["name"], "uid": "j", "ownerReferences": [{**owner, "controller": True}]}
+    child = {"metadata": meta, "spec": {"suspend": suspend}}
+    return [json.dumps(each).encode() for each in (job, listed(), listed(child))]
+
+
+@pytest.mark.parametrize(
+    ("status", "suspend", "why"),
+    [
+        ({"reason": "master-0: FailedCreate: exceeded quota: q"}, False, "FailedCreate: exceeded quota: q"),
+        ({"reason": "worker-0: FailedCreate: exceeded quota: q"}, False, "no pod after 30 s: .*"),
+        ({}, True, "the job is suspended"),
+    ],
+)
+def test_a_replica_without_a_log_says_what_the_status_says(status: Object, suspend: bool, why: str) -> None:
+    with pytest.raises(ClientError, match=f"^master-0 has no log: {why}$"):
+        read(ScriptedRequester(*waiting_for(status, suspend=suspend)), LogOptions())
 
 
 def test_an_init_container_that_cannot_start_is_named() -> None:

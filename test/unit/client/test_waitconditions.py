@@ -7,8 +7,17 @@ import json
 import pytest
 
 from helpers.jobserver import a_tfjob, a_trainjob
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import Snapshot, snapshot_decoder
-from tfjob_controller.client.waitconditions import NAMES, ConditionHasStatus, Until, condition_text, is_met, name_of
+from tfjob_controller.client.waitconditions import (
+    NAMES,
+    ConditionHasStatus,
+    Until,
+    check_name,
+    condition_text,
+    is_met,
+    name_of,
+)
 from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 
@@ -37,10 +46,19 @@ def test_the_case_of_a_name_does_not_matter() -> None:
         (seen("Creating", Mine="True"), "Mine", True),
         (seen("Creating", Suspended="False"), ConditionHasStatus("suspended", "False"), True),
         (seen("Creating"), ConditionHasStatus("suspended", "False"), False),
+        (seen("Done", Running="False"), ConditionHasStatus("Running", "True"), True),
+        (seen("Failed", Running="False"), ConditionHasStatus("Running", "True"), False),
     ],
 )
 def test_a_state_is_what_its_name_says(state: Snapshot, until: Until, is_so: bool) -> None:
     assert is_met(state, until) is is_so
+
+
+def test_a_misspelled_name_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ClientError, match="unknown condition 'Runing': use one of Succeeded, Running, "):
+        check_name("Runing")
+    for until in ("running", ConditionHasStatus("Mine", "True"), lambda snapshot: True):
+        check_name(until)
 
 
 def test_a_train_job_succeeds_by_either_name() -> None:

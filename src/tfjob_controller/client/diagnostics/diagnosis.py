@@ -38,6 +38,7 @@ _BAD_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "
 _CRASHES = "CrashLoopBackOff"
 # Of the admission plugins ServiceAccount and Priority. Only names of objects are taken into a command.
 _MISSING_ACCOUNT = re.compile(r'serviceaccount "([a-z0-9.-]+)" not found')
+_MISSING_OBJECT = re.compile(r'(persistentvolumeclaim|configmap|secret) "([a-z0-9.-]+)" not found')
 _MISSING_PRIORITY = re.compile(r"no PriorityClass with name ([a-z0-9.-]+) was found")
 # The kubelet tries again, and people have to correct something.
 BLOCKING_REASONS = _BAD_IMAGE | _BAD_CONFIG | {_CRASHES}
@@ -282,7 +283,8 @@ def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
                 states[_name(pod)] = f"not scheduled: {condition.get('message', '')}"
     if not states:
         return None
-    return Diagnosis(_listed(states), "kube-scheduler tries again by itself as soon as nodes or pods change")
+    remedy = _remedy("; ".join(states.values()), case.seen.metadata.namespace)
+    return Diagnosis(_listed(states), f"{remedy}kube-scheduler tries again by itself as soon as nodes or pods change")
 
 
 def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
@@ -297,7 +299,8 @@ def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:
 
 def _initializing(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     """An init container may run for hours, such as one that fetches a dataset; its log has its progress."""
-    if status.phase in (PHASE_RUNNING, PHASE_CLEAN_UP) or status.reason:
+    is_the_reason = not status.reason or " init container " in status.reason
+    if status.phase in (PHASE_RUNNING, PHASE_CLEAN_UP) or not is_the_reason:
         return None
     running = {}
     for pod in _live(case.pods):
@@ -354,6 +357,10 @@ def _remedy(reason: str, namespace: str) -> str:
         remedy = f"submit the job with the securityContext that the message names, or in another namespace: {look}"
     elif account := _MISSING_ACCOUNT.search(reason):
         remedy = f"create its ServiceAccount: kubectl create serviceaccount {account[1]} -n {namespace}"
+    elif missing := _MISSING_OBJECT.search(reason):
+        remedy = f"create the {missing[1]} {missing[2]} in the namespace {namespace}, or submit the job without it"
+    elif "node affinity/selector" in reason:
+        remedy = "no node has the labels that the job asks for: label one, or submit the job with another nodeSelector"
     elif priority_class := _MISSING_PRIORITY.search(reason):
         remedy = f"there is no PriorityClass {priority_class[1]}: choose one of `kubectl get priorityclasses`"
     else:

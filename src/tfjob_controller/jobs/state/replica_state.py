@@ -396,6 +396,10 @@ def seconds_until_removal(state: ReplicaState, now: datetime) -> float | None:
         return seconds_until(since, GIVEN_UP_SECONDS, now)
     container = training_container(pod, state.replica.role.container)
     ended = container.state.terminated if container is not None else None
+    if ended is None and state.state == FAILED and state.ended_in:
+        # An init container has failed for good, so training never starts.
+        failed = (status for status in pod.status.init_container_statuses if status.name == state.ended_in)
+        ended = next((status.state.terminated for status in failed), None)
     if ended is None or not ended.finished_at or is_restarted_in_place(state.replica, pod, ended):
         return None
     if state.state == SUCCEEDED and state.replica.role.is_elastic and not has_ended_well(pod):

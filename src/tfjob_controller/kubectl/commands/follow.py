@@ -60,7 +60,7 @@ def logs(session: Session, parsed: Namespace) -> int:
         parsed.tail,
         over_restarts=True,
         container=parsed.container,
-        since_seconds=None if parsed.since is None else max(1, math.ceil(parsed.since)),
+        since_seconds=max(1, math.ceil(parsed.since)) if parsed.since else None,
         timestamps=parsed.timestamps,
     )
     return _print_logs(session, session.job(parsed.job), options)

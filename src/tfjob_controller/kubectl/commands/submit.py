@@ -25,6 +25,8 @@ _OF_TRAINJOBS = ("nodes", "min_nodes", "framework", "runtime", "processes", "dat
 
 
 def submit(session: Session, parsed: Namespace) -> int:
+    if parsed.timeout is not None and not (parsed.wait or parsed.follow):
+        raise UsageError("--timeout is the limit of --wait or --follow: add one of them")
     try:
         manifest = manifest_of(parsed)
         validate_manifest(manifest, parsed.namespace or "default")

@@ -217,7 +217,7 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
         pytest.param(
             case(seen(reason='worker-0: FailedMount: secret "keys" not found'), pods=[pod()]),
             'it waits: worker-0: FailedMount: secret "keys" not found',
-            "it runs once this has passed and all of its pods are ready",
+            "create the secret keys in the namespace team, or submit the job without it; it runs once this has passed",
             id="a reason that only events give",
         ),
         *(

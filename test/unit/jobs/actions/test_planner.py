@@ -7,9 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from helpers.clusterinmemory import GRACE_SECONDS, LOST_SECONDS, World, running, running_world, waiting, world
+from helpers.clusterinmemory import (
+    GRACE_SECONDS,
+    LOST_SECONDS,
+    World,
+    running,
+    running_world,
+    terminated,
+    waiting,
+    world,
+)
 from helpers.manifests import master, parameter_servers, pod_template, workers
-from tfjob_controller.api.common.core import JOBS, BatchJob, Condition
+from tfjob_controller.api.common.core import JOBS, BatchJob, Condition, Terminated
 from tfjob_controller.jobs.actions.model import NO_ACTIONS, Actions, build_delete
 from tfjob_controller.jobs.state.replica_state import DEFAULT_GRACE_SECONDS, REPORT_SECONDS
 from tfjob_controller.kube.meta import ObjectMeta
@@ -95,6 +104,20 @@ def test_a_pod_whose_sidecar_runs_on_is_deleted_after_its_grace_period(
     cluster.advance(due)
     (delete,) = cluster.actions().deletes
     assert (delete.resource.plural, delete.name) == ("pods", cluster.pods_of("worker-0")[-1].metadata.name)
+
+
+def test_a_pod_whose_init_container_has_ended_the_job_keeps_its_log() -> None:
+    """Its kubelet reports the end of the pod a moment later."""
+    template = pod_template({"name": "tensorflow"}, initContainers=[{"name": "fetch"}], restartPolicy="OnFailure")
+    cluster = world(master(template=template))
+    cluster.settle()
+    ended = Terminated(3, "Error", "no such dataset", finished_at=format_time(cluster.now))
+    cluster.pod("master-0", phase="Pending", init_container_statuses=(terminated(ended, name="fetch"),))
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.actions().suspends) == ("CleanUp", ())
+    cluster.pod("master-0", phase="Failed", init_container_statuses=(terminated(ended, name="fetch"),))
+    cluster.settle()
+    assert (cluster.job.status.phase, cluster.actions()) == ("Failed", NO_ACTIONS)
 
 
 def test_a_pod_whose_sidecar_waits_for_its_next_start_is_deleted_as_early() -> None:
