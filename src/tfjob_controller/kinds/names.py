@@ -38,4 +38,5 @@ KIND_NAMES: Sequence[KindName] = (
     KindName("XGBoostJob"),
     KindName("JAXJob"),
     KindName("PaddleJob"),
+    KindName("MPIJob"),
 )

@@ -17,6 +17,7 @@ from tfjob_controller.api.common.record import RecordedMeta
 from tfjob_controller.api.kubeflowv1.types import (
     JAX_JOB,
     MANAGED_HERE,
+    MPI_JOB,
     PADDLE_JOB,
     PYTORCH_JOB,
     TF_JOB,
@@ -193,4 +194,6 @@ def _ready(view: V1View) -> Mapping[str, str]:
     return ready_by_role(view.status)
 
 
-CLIENT_KINDS: Sequence[ClientKind] = tuple(map(_client_kind, (TF_JOB, PYTORCH_JOB, XGBOOST_JOB, JAX_JOB, PADDLE_JOB)))
+CLIENT_KINDS: Sequence[ClientKind] = tuple(
+    map(_client_kind, (TF_JOB, PYTORCH_JOB, XGBOOST_JOB, JAX_JOB, PADDLE_JOB, MPI_JOB))
+)
