@@ -28,7 +28,7 @@ INSTALLS = [
     ("standalone",),
     ("gang-affinity",),
     # Every component that adds objects.
-    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1", "node-autoscaler", "progress-server"),
+    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1-mpi", "node-autoscaler", "progress-server"),
     ("namespaced",),
     ("namespaced", "priority-class", "network-policies", "dashboard", "kubeflow-trainer", "progress-server"),
 ]

@@ -71,11 +71,12 @@ COMPONENT_VALUES: dict[str, Values] = {
     **{f"gang-backend-{each}": {"gangBackend": each} for each in ("volcano", "coscheduling", "kubernetes", "kueue")},
 }
 # One that changes the gang scheduler needs it; with another backend there is none.
-ON_GANGS = [each for each in COMPONENTS if not each.startswith("gang-backend-")]
+# The chart has no value for MPIJobs.
+ON_GANGS = [each for each in COMPONENTS if not each.startswith("gang-backend-") and each != "kubeflow-v1-mpi"]
 COMBINATIONS = [
     *((overlay,) for overlay in PROGRAMS),
     # "gang-scheduling" contains what is in "standalone".
-    *(("standalone", each) for each in COMPONENTS if each not in ON_GANGS),
+    *(("standalone", each) for each in COMPONENTS if each.startswith("gang-backend-")),
     *(("gang-scheduling", each) for each in ON_GANGS),
     # Components that change what others add.
     ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "kubeflow-v1", "progress-server"),

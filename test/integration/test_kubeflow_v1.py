@@ -21,7 +21,7 @@ from localcluster.api import Api
 from localcluster.crds import documents, install_crd
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
-from tfjob_controller.api.kubeflowv1.types import V1_KINDS, V1_RESOURCES
+from tfjob_controller.api.kubeflowv1.types import MPI_JOB, V1_KINDS, V1_RESOURCES
 from tfjob_controller.client import Client, ClientError
 from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS
 
@@ -30,7 +30,8 @@ pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 CRDS = Path("manifests/base/crds-kubeflow-v1")
 CONTROLLER = "tfjob-controller"
-KINDS = tuple(kind.resource.kind for kind in V1_JOB_KINDS)
+# test_kubeflow_v1_mpi.py has the other one.
+KINDS = tuple(kind.resource.kind for kind in V1_JOB_KINDS if kind.resource.kind != MPI_JOB)
 # Each with a type of replicas that decides, and one that does not.
 TYPES = {"TFJob": ("Chief", "Worker"), "JAXJob": ("Worker", "")}
 

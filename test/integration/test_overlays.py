@@ -62,12 +62,13 @@ Object = dict[str, Any]
 # Whatever a user may install: each overlay of programs, and one that has everything with each component.
 EACH = [(overlay,) for overlay in PROGRAMS] + [(EVERYTHING, each) for each in COMPONENTS]
 # With another gang backend there is no gang scheduler, for which some components are.
-ANY_BACKEND = [each for each in COMPONENTS if not each.startswith("gang-")]
+# kubeflow-v1-mpi contains kubeflow-v1.
+ANY_BACKEND = [each for each in COMPONENTS if not each.startswith("gang-") and each != "kubeflow-v1"]
 # Few that contain every Deployment of each overlay, in each of its forms, and every component together with others.
 TOGETHER = [
     *(("standalone",), ("namespaced",), ("dev",), ("standalone", "gang-backend-volcano")),
     ("gang-affinity", *ANY_BACKEND),
-    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1", "node-autoscaler", "progress-server"),
+    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1-mpi", "node-autoscaler", "progress-server"),
 ]
 
 
