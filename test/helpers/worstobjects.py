@@ -212,11 +212,25 @@ def _plain() -> Parts:
     yield "a description", {"description": "d" * SIZE}
 
 
+def _rights() -> Parts:
+    rule = '{"apiGroups":[""],"resources":["pods"],"verbs":["%x"]}'
+    yield "rules", {"rules": many(rule)}
+    yield "names in a rule", {"rules": [{"verbs": ["get"], "resourceNames": many('"%x"')}]}
+    yield "subjects", {"subjects": many('{"kind":"User","name":"%x"}')}
+
+
+def _accounts() -> Parts:
+    yield "secrets", {"secrets": many('{"name":"%x"}')}
+
+
 _BY_KIND = {
     "Pod": _pods,
     "Job": _jobs,
     "Service": _services,
     "ConfigMap": _data,
+    "Role": _rights,
+    "RoleBinding": _rights,
+    "ServiceAccount": _accounts,
     "HorizontalPodAutoscaler": _autoscalers,
     "PodGroup": _gang_objects,
     "Workload": _gang_objects,

@@ -237,28 +237,40 @@ class _PodGroup(_Value, frozen=True):
 
 class _FilledConfigMap(_Value, frozen=True):
     metadata: ObjectMeta
-    data: dict[str, str] | None = None
+    data: msgspec.Raw = _NULL
 
 
 class _FilledRole(_Value, frozen=True):
     metadata: ObjectMeta
-    rules: list[dict[str, list[str]]] | None = None
+    rules: msgspec.Raw = _NULL
 
 
 _decode_filled_config_map = kept_decoder(_FilledConfigMap, LABELS, owns=_JOBS_CHILDREN)
 _decode_filled_role = kept_decoder(_FilledRole, LABELS, owns=_JOBS_CHILDREN)
+# The controller writes fewer files and rules; rules have few lists.
+_MOST_PARTS = 64
+# The most that a ConfigMap can have.
+_MOST_BYTES = 1024 * 1024
 
 
 def decode_filled_config_map(raw: bytes | msgspec.Raw) -> OwnedObject:
     """Decodes a ConfigMap whose content the controller changes, of which the digest is kept."""
     config_map = _decode_filled_config_map(raw)
-    return OwnedObject(config_map.metadata, content_digest({"data": config_map.data}))
+    return OwnedObject(config_map.metadata, _digest("data", config_map.data, b'":'))
 
 
 def decode_filled_role(raw: bytes | msgspec.Raw) -> OwnedObject:
     """Decodes a Role whose content the controller changes, of which the digest is kept."""
     role = _decode_filled_role(raw)
-    return OwnedObject(role.metadata, content_digest({"rules": role.rules}))
+    return OwnedObject(role.metadata, _digest("rules", role.rules, b"["))
+
+
+def _digest(name: str, content: msgspec.Raw, mark: bytes) -> str:
+    """The digest of a field; empty for one that is larger than any of the controller's, so that others wrote it."""
+    data = bytes(content)
+    if len(data) > _MOST_BYTES or data.count(mark) > _MOST_PARTS:
+        return ""
+    return content_digest({name: msgspec.json.decode(data)})
 
 
 _decode_pod_group = kept_decoder(_PodGroup, LABELS, owns=_JOBS_CHILDREN)

@@ -122,11 +122,15 @@ def controller(backend: str) -> Callable[[OneKind], Running]:
     return make
 
 
-def kubeflow_v1(requester: OneKind) -> Running:
-    """The caches of one of these kinds, which differ only in names."""
-    gangs = GangPolicy(ON_REQUEST)
-    caches = next(kind for kind in KINDS if kind.children_of is not None).new_caches(requester, "", CLOCK, gangs)
-    return _Group(InformerGroup(caches.all, CLOCK), caches)
+def kubeflow_v1(kind: str) -> Callable[[OneKind], Running]:
+    """Kinds other than MPIJob differ only in names."""
+
+    def make(requester: OneKind) -> Running:
+        (row,) = (row for row in KINDS if row.children_of is not None and row.resource.kind == kind)
+        caches = row.new_caches(requester, "", CLOCK, GangPolicy(ON_REQUEST))
+        return _Group(InformerGroup(caches.all, CLOCK), caches)
+
+    return make
 
 
 def gang_scheduler(requester: OneKind) -> Running:
@@ -151,10 +155,11 @@ def job_page(requester: OneKind) -> Running:
     return JobWatch(_user(requester), job, Notifier(asyncio.new_event_loop()), CLOCK)
 
 
-KUBEFLOW_V1 = "jobs of kubeflow.org/v1"
+KUBEFLOW_V1, MPI = "jobs of kubeflow.org/v1", "MPIJobs of kubeflow.org/v1"
 PROGRAMS: Mapping[str, Callable[[OneKind], Running]] = {
     **{f"controller with {backend}": controller(backend) for backend in BACKENDS},
-    KUBEFLOW_V1: kubeflow_v1,
+    KUBEFLOW_V1: kubeflow_v1("TFJob"),
+    MPI: kubeflow_v1("MPIJob"),
     "gang scheduler": gang_scheduler,
     "provisioner": provisioner,
     "dashboard": dashboard,
@@ -167,6 +172,8 @@ JOB_OWNER = owner("batch/v1", "Job", name="train-worker-ab12-0")
 GANG_OWNER = owner("scheduling.kubeflow.org/v1alpha1", "Gang")
 CHILD = {"kubeflow.org": "", "runtime_id": "ab12"}
 V1_CHILD = {"training.kubeflow.org/operator-name": "tfjob-controller"}
+MPI_OWNER = owner("kubeflow.org/v1", "MPIJob")
+MPI_CHILD = {"training.kubeflow.org/operator-name": "mpijob-controller"}
 MEMBER = {"scheduling.kubeflow.org/gang": "train", "scheduling.kubeflow.org/member": "worker-0"}
 MANAGED = {"app.kubernetes.io/managed-by": "gang-scheduler"}
 
@@ -213,6 +220,13 @@ ROWS = [
     Row(KUBEFLOW_V1, "Pod", "/api/v1/pods", V1_CHILD, V1_OWNER),
     Row(KUBEFLOW_V1, "Service", "/api/v1/services", V1_CHILD, V1_OWNER),
     Row(KUBEFLOW_V1, "Gang", "/apis/scheduling.kubeflow.org/v1alpha1/gangs", V1_CHILD, V1_OWNER, OWN_KIND),
+    Row(MPI, "TFJob", "/apis/kubeflow.org/v1/mpijobs", {}, None, OWN_KIND),
+    Row(MPI, "Pod", "/api/v1/pods", MPI_CHILD, MPI_OWNER),
+    Row(MPI, "ConfigMap", "/api/v1/configmaps", MPI_CHILD, MPI_OWNER),
+    Row(MPI, "ServiceAccount", "/api/v1/serviceaccounts", MPI_CHILD, MPI_OWNER),
+    Row(MPI, "Role", "/apis/rbac.authorization.k8s.io/v1/roles", MPI_CHILD, MPI_OWNER),
+    Row(MPI, "RoleBinding", "/apis/rbac.authorization.k8s.io/v1/rolebindings", MPI_CHILD, MPI_OWNER),
+    Row(MPI, "Gang", "/apis/scheduling.kubeflow.org/v1alpha1/gangs", MPI_CHILD, MPI_OWNER, OWN_KIND),
     Row("gang scheduler", "Pod", "/api/v1/pods", MEMBER, JOB_OWNER),
     Row("gang scheduler", "ResourceQuota", "/api/v1/resourcequotas", {}),
     Row("gang scheduler", "Namespace", "/api/v1/namespaces", {}),
