@@ -18,7 +18,7 @@ from helpers.auditlog import rights_log, used_rights
 from helpers.cluster import Cluster, new_namespace, new_token, own_plane, set_pod_terminated, write_kubeconfig
 from helpers.controller import running_controller
 from helpers.kubectl import Kubectl
-from helpers.policies import assert_passes, assert_refused, attempt
+from helpers.policies import assert_passes, assert_refused, attempt, new_name
 from helpers.poll import eventually, until
 from helpers.renderings import SYSTEM, of_kind, render_with
 from helpers.rights import Right, await_rights, forbidden, rights_of, without
@@ -176,7 +176,7 @@ def test_without_a_right_that_is_not_requested_nothing_can_be_created(site: Site
     try:
         kubeconfig = write_kubeconfig(site.cluster, site.token, tmp_path / "kubeconfig")
         with running_controller(kubeconfig, "", **OPTIONS) as manager:
-            eventually(lambda: site.submit(f"a-{id(object())}") and forbidden(manager) > 0)
+            eventually(lambda: site.submit(new_name()) and forbidden(manager) > 0)
     finally:
         site.api.patch(path, {"rules": rules})
         await_rights(site.api, site.token, site.namespace, right)
