@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.controllerbench import NAMESPACE
 from helpers.memoryapi import Object
 from helpers.v1bench import NAME, V1Bench
 from helpers.v1manifests import v1_replicas
+from tfjob_controller.api.common.core import OwnedObject
+from tfjob_controller.controller.handlers import content_matters
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS
+from tfjob_controller.kube.meta import ObjectMeta
 
 CORE, RBAC = f"/api/v1/namespaces/{NAMESPACE}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
 LAUNCHER = f"{NAME}-launcher"
@@ -484,3 +488,10 @@ def test_case_135_an_invalid_job_fails_with_upstreams_text(bench: V1Bench) -> No
 def test_case_22_a_job_of_another_controller_is_not_touched(bench: V1Bench, manager: str) -> None:
     created(bench, runPolicy={"managedBy": manager})
     assert bench.api.sent == []
+
+
+def test_a_change_of_the_content_of_an_object_matters_and_other_changes_do_not() -> None:
+    before = OwnedObject(ObjectMeta("a", "team", resource_version="1"), digest="x")
+    relabelled = replace(before, metadata=replace(before.metadata, resource_version="2"))
+    assert not content_matters(before, relabelled)
+    assert content_matters(before, replace(before, digest="y"))
