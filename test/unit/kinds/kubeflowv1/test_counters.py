@@ -30,7 +30,7 @@ def test_a_job_of_each_kind_is_counted_for_its_framework(kind: str) -> None:
     bench.runs(*bench.pods)
     bench.settle()
     assert counts(bench) == {"created": 1}
-    bench.exits(f"{type_.lower()}-0", 0)
+    bench.exits(*bench.pods, 0)
     bench.settle()
     assert counts(bench) == {"created": 1, "successful": 1}
     bench.clock.advance(61)
