@@ -191,11 +191,16 @@ def _row(
         state=_display_state(view, is_suspended=is_suspended),
         pod=pod.metadata.name if pod is not None else "",
         node=pod.spec.node_name if pod is not None else "",
-        ready=view.is_ready,
+        ready=view.is_ready and not _is_terminating(view),
         restarts=restarts_of(view.replica.id, restart_counts),
         last_exit=exit_text(exited) if exited is not None else "",
         message=_warning(view, events) or _message(view),
     )
+
+
+def _is_terminating(view: ReplicaState) -> bool:
+    """Reports whether the pod is being deleted although nothing has ended the replica, as on a node that is drained."""
+    return view.pod is not None and view.pod.metadata.deletion_timestamp is not None and view.is_up
 
 
 def _failing_init(view: ReplicaState) -> tuple[str, Terminated | None]:
@@ -209,6 +214,8 @@ def _display_state(view: ReplicaState, *, is_suspended: bool) -> str:
 
     For the controller all of those are Running, since nothing has ended them, or Unknown while they are stopped.
     """
+    if _is_terminating(view):
+        return "Terminating"
     if view.state == replica_state.UNKNOWN:
         return "Suspended" if is_suspended else "Pending"
     if view.state != replica_state.RUNNING or view.is_up:

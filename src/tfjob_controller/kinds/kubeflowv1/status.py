@@ -249,6 +249,7 @@ class _Conditions:
             if self._is_true(SUSPENDED):
                 self._set(SUSPENDED, False, _RESUMED, f"{kind} {name} is resumed.")
             self._follow(status, who)
+            self._wait(conditions.find(status.conditions, conditions.SCHEDULED), f"{kind} {name}")
         is_success = conditions.has_true(status.conditions, conditions.SUCCEEDED)
         failed = conditions.find(status.conditions, conditions.FAILED)
         is_failure = failed is not None and failed.status == _TRUE and failed.reason == reasons.REPLICA_FAILED
@@ -276,6 +277,16 @@ class _Conditions:
         if present is not None and replace(present, last_update_time=self._now) == shown:
             return
         self._list = [shown, *(condition for condition in self._list if condition.type != conditions.SCHEDULED)]
+
+    def _wait(self, scheduled: JobCondition | None, who: str) -> None:
+        """Makes the last condition tell of a job whose gang waits that it does not run, and is not suspended."""
+        if scheduled is None or scheduled.status != _FALSE:
+            return
+        if self._is_true(RUNNING):
+            self._set(RESTARTING, True, RESTARTING, f"{who} is restarting because its gang waits for capacity.")
+            self._list = [condition for condition in self._list if condition.type != RUNNING]
+        elif self._list[-1].type == SUSPENDED:
+            self._list.sort(key=lambda condition: condition.type == CREATED)
 
     def _suspend(self, message: str) -> None:
         if self._is_true(RUNNING):

@@ -186,7 +186,9 @@ def wait_for_job(
 
 
 def _timed_out(job: Job, until: Until, seconds: float) -> str:
-    now = f"{job.phase or 'not processed by a controller yet'}{f' ({job.reason})' if job.reason else ''}"
+    # The phase Running stays while replicas are restarted.
+    seen = job.state if job.phase == condition_text(until) and job.state else job.phase
+    now = f"{seen or 'not processed by a controller yet'}{f' ({job.reason})' if job.reason else ''}"
     what = "" if until == SUCCEEDED else f" --for={argument_of(until)}"
     return (
         f"timed out after {seconds:g}s waiting for {condition_text(until)}: {job.kind}/{job.name} is {now}. "

@@ -109,7 +109,7 @@ def test_a_gang_that_loses_its_place_runs_again_as_a_whole() -> None:
     bench.runs(*PODS)
     bench.settle()
     says(bench, "Waiting", placement=[], message="its node is lost", position=1)
-    assert bench.pods == []
+    assert (bench.pods, bench.state) == ([], "Restarting")
     bench.is_gone(*PODS)
     admit(bench, 2)
     assert sorted(bench.pods) == PODS
@@ -169,7 +169,11 @@ def test_a_suspended_or_ended_job_holds_no_capacity() -> None:
     bench.change(runPolicy={"suspend": True})
     bench.settle()
     assert gang(bench)["spec"]["suspend"]
-    assert bench.pods == []
+    assert (bench.pods, bench.state) == ([], "Suspended")
+    bench.change(runPolicy={"suspend": False})
+    bench.settle()
+    says(bench, "Waiting", placement=[], message="no room", position=1)
+    assert bench.conditions == [("Scheduled", "False"), ("Suspended", "False"), ("Created", "True")]
 
 
 def test_another_scheduler_gets_a_pod_group_with_upstreams_name_and_fields() -> None:
