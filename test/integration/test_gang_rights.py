@@ -37,7 +37,7 @@ from localcluster.gangscheduler import NAME
 from localcluster.gangscheduler import GangScheduler as KubeScheduler
 from localcluster.programs import Options
 from tfjob_controller.api.gang import ATTEMPT_LABEL, GANG_LABEL, MEMBER_LABEL
-from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS
+from tfjob_controller.gangscheduler.status.preempted import DELETION_SECONDS
 from tfjob_controller.programs.gangscheduler import GangScheduler
 from tfjob_controller.util.timestamps import format_time
 

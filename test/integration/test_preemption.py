@@ -17,7 +17,7 @@ from helpers.manifests import gang_job
 from helpers.poll import eventually
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
-from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS
+from tfjob_controller.gangscheduler.status.preempted import DELETION_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

@@ -9,7 +9,7 @@ the job. `_reconcile` applies the rules of a sync in their order:
     invalid             its children are stopped, then its status becomes Failed
     without identity    its RuntimeId is written before the first child
     not plannable yet   its status shows what it waits for
-    all others          `_sync_children`: writes, then one status, then the spec, then events
+    all others          `_sync_children`: writes, one status and its events, the spec, events of children
 
 The last row is the same for all jobs that run, are suspended or end. `jobs.actions.planner.plan_actions` decides
 which children are suspended, cleaned up, deleted and created, `jobs.status.update.next_status` whether the job has

@@ -101,6 +101,7 @@ def gpus_at(parent: Mapping[str, Any], key: str) -> int | None:
     limit, request = (mapping_at(resources, part, "gpus").get(GPU) for part in ("limits", "requests"))
     count = request if limit is None else limit
     if isinstance(count, str) and count.isascii() and count.isdecimal():
+        # More digits are beyond any limit, too.
         count = int(count[:9])
     return number_at({GPU: count}, GPU, "gpus")
 
@@ -130,6 +131,7 @@ def put_below(parent: Manifest, section_key: str, key: str, value: Any) -> None:
 
 
 def put_gpus(parent: Manifest, key: str, count: int | None) -> None:
+    """Sets the limit, and the request if there is one; None removes both."""
     resources = section_at(parent, key)
     if count is None or GPU in mapping_at(resources, "requests", "gpus"):
         put_below(resources, "requests", GPU, count)
@@ -139,7 +141,7 @@ def put_gpus(parent: Manifest, key: str, count: int | None) -> None:
 
 
 def _printable(text: str, key: str, field: str) -> str:
-    """The text. The form's field would show another text than it has if it had such characters."""
+    """The text. Raises `FormError` for characters that a browser drops from a field, or hides in it."""
     if UNPRINTABLE.search(text):
         raise FormError(field, f"{field.capitalize()}: {key} has control characters; remove them from the YAML.")
     return text

@@ -1,4 +1,7 @@
-"""The reasons that TrainJobs of both APIs name as Kubeflow Trainer does, beside those of `jobs.reasons`."""
+"""The reasons of TrainJobs that have Kubeflow Trainer's names; `jobs.reasons` has the others.
+
+`DESCRIPTIONS` is for the generated reference.
+"""
 
 from __future__ import annotations
 

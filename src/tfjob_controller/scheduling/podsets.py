@@ -1,7 +1,7 @@
-"""A gang as the rules of placement and of its removal see it.
+"""A gang as the rules of placement and preemption see it.
 
-Its members are compiled for placement: requests, node filter and number of each kind of pod. `last_saved_time` says how
-much work is lost when it is removed.
+Its members are compiled for placement: requests, node filter and number of the pods of each. `last_saved_time` says how
+much work is lost if it is preempted.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from tfjob_controller.api.common.podrequests import Amounts, amounts_of
 from tfjob_controller.api.gang import Gang, GangSpec, Member
 from tfjob_controller.scheduling.nodefilter import NodeFilter, node_filter_of
 from tfjob_controller.util.timestamps import parse_time_or_none
-
-# The longest time with an offset and nanoseconds.
-MAX_TIME = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class PodSet:
         return replace(self, count=count, min_count=min(self.min_count, count))
 
     def capacity(self, free: Amounts) -> int:
-        """Returns how many of these pods fit into this free capacity."""
+        """Returns how many of these pods fit into this free capacity. Each requests a place, at least (`pods`)."""
         # A plain loop: this is the hottest function of placement.
         least = -1
         for name, amount in self.requests:
@@ -47,7 +44,10 @@ class PodSet:
 
 
 def pod_set_of(member: Member, least: int | None = None) -> PodSet:
-    """Returns the pod set of one member of a Gang. Raises ValueError for an invalid quantity."""
+    """Returns the pod set of one member of a Gang, of which all are needed if `least` is None.
+
+    Raises ValueError for an invalid quantity.
+    """
     count = max(member.count, 0)
     amounts = tuple(sorted(amounts_of(member).items()))
     least = count if least is None else max(0, min(least, count))
@@ -57,7 +57,7 @@ def pod_set_of(member: Member, least: int | None = None) -> PodSet:
 def pod_sets_of(spec: GangSpec) -> tuple[PodSet, ...]:
     """Returns the pod sets of a gang, in the order of its members. Raises ValueError for an invalid quantity.
 
-    A gang starts with at least one pod: where all minimums are zero, the first kind needs one.
+    A gang starts with at least one pod: where all minimums are zero, the first pod set needs one.
     """
     pod_sets = tuple(pod_set_of(member, spec.min_members.get(member.name)) for member in spec.members)
     first = next((pod_set for pod_set in pod_sets if pod_set.count), None)
@@ -83,7 +83,7 @@ def valid_pod_set_of(member: Member) -> PodSet | None:
 
 
 def requests_by_kind(pod_sets: Iterable[PodSet]) -> dict[str, Mapping[str, int]]:
-    """Returns what a pod of each kind requests, as `ClusterView.reserve` expects it."""
+    """Returns what a pod of each pod set requests, as `ClusterView.reserve` expects it."""
     return {pod_set.name: dict(pod_set.requests) for pod_set in pod_sets}
 
 
@@ -99,9 +99,9 @@ def total_requests(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> dict[st
 def last_saved_time(gang: Gang) -> datetime | None:
     """Returns when a bound gang last saved its work, as reported by its owner, or began; None if neither is known.
 
-    An owner can write any time. A time before the gang was bound does not count, so nobody is safer than without a
-    checkpoint, and one in the future makes the gang itself the first that goes.
+    An owner can write any time. One before the gang was bound counts as that moment, so an old one protects nobody; one
+    in the future makes the gang the first that is preempted.
     """
-    text = gang.metadata.annotations.checkpoint_time
-    times = (parse_time_or_none(gang.status.bound_time), parse_time_or_none(text if len(text) <= MAX_TIME else None))
+    saved = parse_time_or_none(gang.metadata.annotations.checkpoint_time)
+    times = (parse_time_or_none(gang.status.bound_time), saved)
     return max((time for time in times if time is not None), default=None)

@@ -9,7 +9,7 @@ import msgspec
 from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.common.schema import describe
 
-# The metrics that a job shows, and their names.
+# How many metrics a job shows, and how they may be named.
 MAX_METRICS = 20
 METRIC_NAME = "^[A-Za-z_][A-Za-z0-9_./-]*$"
 MAX_METRIC_NAME = 63
@@ -54,7 +54,7 @@ class Metric(_Value, frozen=True, omit_defaults=False):
     ] = ""
 
 
-# Fields of both job kinds.
+# Fields of the statuses of TFJobs and TrainJobs.
 Disruptions: TypeAlias = Annotated[
     int,
     describe(

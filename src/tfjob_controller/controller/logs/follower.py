@@ -16,7 +16,7 @@ At most `MAX_FOLLOWED` logs are followed, each of which takes one socket here an
 polled. Namespaces take turns in both.
 
 A restarted controller has no state and reads the last lines again, which carry their timestamps.
-Threads: `follow…`, `forget…`, `…_of`, `has_read_…` and `statistics` any; all else belongs to the thread.
+Threads: public methods any, `run_round` and private ones the follower's.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ from tfjob_controller.gangscheduler.binding.evictor import Eviction
 from tfjob_controller.gangscheduler.permit.permit import Permit
 from tfjob_controller.gangscheduler.state.shared import SharedState
 from tfjob_controller.gangscheduler.status import lifecycle
-from tfjob_controller.gangscheduler.status.leaving import evictions, leaving_status
 from tfjob_controller.gangscheduler.status.lifecycle import GangState, pods_by_member, state_of
+from tfjob_controller.gangscheduler.status.preempted import evictions, leaving_status
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate, StatusWriter
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.errors import ApiError

@@ -10,7 +10,7 @@ processed (`update`), and what they cause:
 A request follows from `status.preemption` of a bound gang, and what has been freed for whom from that of a waiting one.
 A restarted gang scheduler continues with both. While one process runs, it also remembers them of gangs that are
 deleted, so that nobody gets what they had by making them again. A preemption that has begun is
-completed even if preemption is turned off meanwhile; the lifecycle (status/leaving.py) does not depend on it.
+completed even if preemption is turned off meanwhile; the lifecycle (status/preempted.py) does not depend on it.
 
 Priorities. Whoever may write Gangs can write any `spec.priority`. For preemption it counts only up to the value of the
 PriorityClass of the gang's pods, which an administrator defines and a ResourceQuota can restrict: no gang preempts, or
@@ -34,7 +34,7 @@ from tfjob_controller.api.gang import BOUND, NOT_FOLLOWED, PREEMPTED, WAITING, G
 from tfjob_controller.gangscheduler.admission.conduct import Preemptors, Stayers
 from tfjob_controller.gangscheduler.admission.resizing import ResizeRequests
 from tfjob_controller.gangscheduler.state.admittedclasses import AdmittedClasses
-from tfjob_controller.gangscheduler.status import leaving, lifecycle
+from tfjob_controller.gangscheduler.status import lifecycle, preempted
 from tfjob_controller.gangscheduler.status.writer import StatusChange, StatusUpdate
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.meta import key_of
@@ -157,7 +157,7 @@ class PreemptionRequests:
     def update(self, gang: Gang, now: datetime) -> None:
         """Take over a gang that is placed or waits."""
         key, status = key_of(gang), gang.status
-        for seconds in leaving.leaving_timeouts(gang, now):
+        for seconds in preempted.leaving_timeouts(gang, now):
             self._wake(key, self._clock.monotonic() + seconds)
         if self._policy is None or not lifecycle.is_wanted(gang):
             return
@@ -291,7 +291,7 @@ class PreemptionRequests:
         requested = [
             StatusUpdate(
                 gang,
-                leaving.preemption_requested_status(gang, plan.preemption.preemptor, now),
+                preempted.preemption_requested_status(gang, plan.preemption.preemptor, now),
                 StatusChange.PREEMPTION_REQUESTED,
             )
             for key in plan.preemption.victims

@@ -1,6 +1,6 @@
 """Evicts pods of preempted gangs whose owners did not delete them, by the Eviction API.
 
-Theory of operation. The admission loop submits which pods are to go (status/leaving.py). Each is evicted under its uid,
+Theory of operation. The admission loop submits which pods are to go (status/preempted.py). Each is evicted by its uid,
 so that no other pod of its name is, and again after a failure, until its deadline. The API server may refuse an
 eviction for a PodDisruptionBudget; then the loop asks other gangs. The Eviction API rather than a deletion: it respects
 these budgets, and gives the pod the condition DisruptionTarget, by which controllers know a disruption.

@@ -40,7 +40,12 @@ from tfjob_controller.api.common.core import (
 )
 from tfjob_controller.api.common.policies import BY_RESTART, NEVER, ON_FAILURE
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
-from tfjob_controller.jobs.gang.assignment import MemberAssignment, apply_assignment, apply_to_set, set_labels
+from tfjob_controller.jobs.gang.assignment import (
+    MemberAssignment,
+    apply_assignment,
+    apply_to_indexed_job,
+    indexed_job_labels,
+)
 from tfjob_controller.jobs.gang.podgroup import join_pod_group, pod_group_label
 from tfjob_controller.jobs.naming import (
     INDEX_VARIABLE,
@@ -149,12 +154,12 @@ def _indexed_job(plan: Plan, replica: Replica, assignment: MemberAssignment | No
     labels = replica_type_labels(plan.identity.labels, role.replica_type)
     labels |= {RESTART_ATTEMPT: str(plan.restart_attempt)}
     if assignment is not None:
-        labels |= set_labels(assignment, role.name)
+        labels |= indexed_job_labels(assignment, role.name)
     template = _template(plan, replica, labels)
     if role.service_name:
         template["spec"]["subdomain"] = role.service_name
     if assignment is not None:
-        apply_to_set(template, assignment)
+        apply_to_indexed_job(template, assignment)
     if plan.scheduling.pod_group is not None:
         labels = labels | pod_group_label(plan.scheduling.pod_group)
         join_pod_group(template, plan.scheduling.pod_group)

@@ -5,7 +5,8 @@
     result = next_status(state, obstacles)      # the status, its events, and when to look again
 
 Both functions are pure and read only the state, so they cannot disagree about a replica, a gang or the end of a job.
-The reconciler evaluates a job again only after writes have changed what is observed.
+The reconciler evaluates a job again after writes, or the newest warnings about its children, have changed what is
+observed.
 """
 
 from __future__ import annotations

@@ -47,12 +47,12 @@ class MemberAssignment:
         return {GANG_LABEL: self.gang, MEMBER_LABEL: self.member, ATTEMPT_LABEL: str(self.attempt), **pinned}
 
 
-def set_labels(assignment: MemberAssignment, kind: str) -> dict[str, str]:
+def indexed_job_labels(assignment: MemberAssignment, kind: str) -> dict[str, str]:
     """Returns the labels of the Indexed Job that runs all members of a kind, identified by their completion indexes."""
     return {GANG_LABEL: assignment.gang, MEMBER_KIND_LABEL: kind, ATTEMPT_LABEL: str(assignment.attempt)}
 
 
-def apply_to_set(template: dict[str, Any], assignment: MemberAssignment) -> None:
+def apply_to_indexed_job(template: dict[str, Any], assignment: MemberAssignment) -> None:
     """Changes the pod template of an Indexed Job in place.
 
     One template cannot pin its pods to different nodes. If pods are pinned, each waits behind a scheduling gate until

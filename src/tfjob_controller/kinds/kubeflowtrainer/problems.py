@@ -55,11 +55,14 @@ def _name_problems(recipe: KubeflowRecipe) -> Iterator[str]:
 
 
 def added_name_problems(recipe: KubeflowRecipe, roles: Sequence[Role]) -> Iterator[str]:
-    """Yields the containers with the name of one that is added, unless the job has started.
+    """Yields a problem for each container of the runtime whose name one has that the controller adds.
 
-    A volume takes the place of one of the same name, as upstream's do.
+    Not for a job that has started. A volume is no problem: the controller's takes the place of one of the same name, as
+    upstream's does.
     """
-    for index, (job, role) in enumerate(zip(recipe.jobs, roles, strict=True)) if not recipe.started_nodes else ():
+    if recipe.started_nodes:
+        return
+    for index, (job, role) in enumerate(zip(recipe.jobs, roles, strict=True)):
         given = {name: spec_of(job.template.spec["template"]).get(name) for name in ("containers", "initContainers")}
         at = f"the runtime's {JOBS_FIELD}[{index}].template.spec.template.spec"
         yield from name_problems({"spec": given}, role.template, (at, given))
@@ -68,6 +71,7 @@ def added_name_problems(recipe: KubeflowRecipe, roles: Sequence[Role]) -> Iterat
 def _gang_problems(recipe: KubeflowRecipe) -> Iterator[str]:
     """Yields why the scheduler that a runtime names is not the one that this controller leaves gangs to."""
     if recipe.gangs.refuses(True):
+        # Gang scheduling is off, so the policy has no effect.
         return
     backend, policy = recipe.gangs.backend, recipe.runtime.pod_group_policy
     for name, is_given in (("coscheduling", policy.coscheduling), ("volcano", policy.volcano)):

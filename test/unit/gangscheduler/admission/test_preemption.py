@@ -10,7 +10,7 @@ from helpers.gangworld import NAMESPACE, GangWorld
 from tfjob_controller.api.common.cluster import PriorityClass
 from tfjob_controller.api.gang import Preemption, placed_nodes
 from tfjob_controller.gangscheduler.admission.preemption import ENDING_SECONDS, NOT_ADMITTED
-from tfjob_controller.gangscheduler.status.leaving import (
+from tfjob_controller.gangscheduler.status.preempted import (
     DELETION_SECONDS,
     EVICTION_SECONDS,
     LEAVING_SECONDS,

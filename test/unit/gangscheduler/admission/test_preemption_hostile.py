@@ -17,7 +17,7 @@ from tfjob_controller.gangscheduler.admission.conduct import (
     MEMORY_SECONDS,
     Preemptors,
 )
-from tfjob_controller.gangscheduler.status.leaving import DELETION_SECONDS, EVICTION_SECONDS
+from tfjob_controller.gangscheduler.status.preempted import DELETION_SECONDS, EVICTION_SECONDS
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.scheduling.preemption import PreemptionPolicy
 from tfjob_controller.util.timestamps import parse_time_or_none

@@ -41,13 +41,15 @@ from tfjob_controller.gangscheduler.status.lifecycle import (
 )
 from tfjob_controller.util.timestamps import format_micro_time, parse_time_or_none
 
-# How long an owner may take to begin to delete the pods of a preempted gang; for how long the gang scheduler then tries
-# to evict them; after which time they get `SHORT_GRACE_SECONDS`, and how long they may take to end.
+# Since the request: until then the owner may begin to delete the pods of a preempted gang.
 DELETION_SECONDS = 60.0
+# For so long after that, the gang scheduler tries to evict them.
 EVICTION_SECONDS = 15.0
+# Since the request: what still runs then gets `SHORT_GRACE_SECONDS` as its grace period.
 SHORTENING_SECONDS = 240.0
-LEAVING_SECONDS = 300.0
 SHORT_GRACE_SECONDS = 30
+# Since the request: all must have ended by then.
+LEAVING_SECONDS = 300.0
 
 
 def preemption_requested_status(gang: Gang, preemptor: str, now: datetime) -> GangStatus:
@@ -132,7 +134,7 @@ def _remaining(gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> S
 
 
 def _seconds(gang: Gang, now: datetime) -> float:
-    """Returns how long the gang has been preempted. A time that is invalid or lies ahead counts as long ago."""
+    """Returns how long the gang has been preempted. An invalid time, or one far ahead, counts as long ago."""
     preemption = gang.status.preemption
     since = parse_time_or_none(preemption.time) if preemption is not None else None
     seconds = (now - since).total_seconds() if since is not None else LEAVING_SECONDS
