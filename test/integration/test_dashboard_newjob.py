@@ -112,7 +112,7 @@ def test_a_job_is_checked_and_created(guest: Visitor, trial: Trial) -> None:
     press(page, "Check")
     expect(page.get_by_text("The API server would create")).to_be_visible()
     text = manifest(page).input_value()
-    fill(page, "Manifest", text.replace("    spec:\n", "    spec:\n          priorityClassName: nope\n"))
+    fill(page, "Manifest", text.replace("      spec:\n", "      spec:\n        priorityClassName: nope\n"))
     press(page, "Check")
     expect(page.get_by_text("Warning: Kubernetes would refuse the pods")).to_be_visible()
     fill(page, "Manifest", text)

@@ -104,12 +104,12 @@ def test_a_quota_of_pods_is_the_job_controllers_affair_and_is_waited_for(
 
 
 def test_a_template_that_the_server_refuses_ends_the_job_with_the_servers_message(trial: Trial) -> None:
-    template = pod_template(container(imagePullPolicy="Sometimes"))
+    template = pod_template(container(volumeMounts=[{"name": "nope", "mountPath": "/data"}]))
     trial.submit(master(), workers(2, template=template), parameter_servers(1))
     status = trial.await_end()
     assert (status["phase"], status["state"]) == ("Failed", "Failed")
     assert status["reason"].startswith("cannot create Job trial-")
-    for word in ("is invalid", "imagePullPolicy", 'Unsupported value: "Sometimes"'):
+    for word in ("is invalid", "volumeMounts[0].name", 'Not found: "nope"'):
         assert word in status["reason"]
     (failed,) = [each for each in status["conditions"] if each["type"] == "Failed"]
     assert (failed["status"], failed["reason"]) == ("True", "CreateRefused")
