@@ -29,6 +29,8 @@ _COPIED = {
 # The Secret of a release has all files of the chart. The template of the CRDs makes this one from that of the runtimes
 # of a namespace, which has the same fields.
 _DERIVED = "manifests/base/crds/kubeflow.org_clustertrainingruntimes.yaml"
+# The chart cannot give the rights that MPIJobs need.
+_UNUSED = "manifests/base/crds-kubeflow-v1/kubeflow.org_mpijobs.yaml"
 _README = """\
 <!-- Generated from hack/helmchart by `make generate`. -->
 # The Helm chart of tfjob-controller
@@ -73,9 +75,23 @@ def _copies(root: Path, generated: Mapping[str, str]) -> Iterator[tuple[str, str
     for pattern, folder in _COPIED.items():
         for path in sorted(root.glob(pattern)):
             name = path.relative_to(root).as_posix()
-            if name == _DERIVED:
+            if name in (_DERIVED, _UNUSED):
                 continue
-            yield f"{folder}/{posixpath.basename(name)}", generated.get(name) or path.read_text("utf-8")
+            yield (
+                f"{folder}/{posixpath.basename(name)}",
+                _without_comments(generated.get(name) or path.read_text("utf-8")),
+            )
+
+
+def _without_comments(text: str) -> str:
+    """Returns the manifest with its first comment alone, since the others are in the original.
+
+    A text whose values would change, such as a file with comments in a ConfigMap, is returned as it is.
+    """
+    first, *lines = text.splitlines(keepends=True)
+    kept = first + "".join(line for line in lines if not line.lstrip().startswith("#"))
+    is_same = kept == text or list(yaml.safe_load_all(kept)) == list(yaml.safe_load_all(text))
+    return kept if is_same else text
 
 
 def _metadata(root: Path) -> str:

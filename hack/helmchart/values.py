@@ -248,7 +248,8 @@ def render_schema(found: Sequence[Value]) -> str:
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_object(_nested(found))}
     # Helm passes this one to every chart.
     schema["properties"]["global"] = {"type": "object"}
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    # The Secret of a release has this file as well, so it has lines but no indentation.
+    return json.dumps(schema, indent=0, ensure_ascii=False) + "\n"
 
 
 def _object(tree: Mapping[str, Any]) -> dict[str, Any]:

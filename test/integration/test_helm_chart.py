@@ -148,7 +148,8 @@ def render_in_two_namespaces(kubectl: Kubectl, folder: Path) -> list[Object]:
 )
 def test_the_chart_has_the_crds_of_the_overlay(kubectl: Kubectl, helm: Helm, overlay: str, values: Values) -> None:
     found = [each for each in helm.template(values) if each["kind"] == "CustomResourceDefinition"]
-    expected = render_overlay(kubectl, overlay)
+    # The chart cannot give the rights that MPIJobs need.
+    expected = [each for each in render_overlay(kubectl, overlay) if each["metadata"]["name"] != "mpijobs.kubeflow.org"]
     assert comparable(found) == comparable(expected)
     kept = [each["metadata"].get("annotations", {}).get("helm.sh/resource-policy") for each in found]
     assert kept == ["keep"] * len(expected)
