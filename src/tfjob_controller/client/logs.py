@@ -31,7 +31,6 @@ ALL_REPLICAS = "all"
 _SILENT_SECONDS = 7 * 86400.0
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
-_GONE = "the node no longer has the log of the previous run of {}"
 # A kubelet reports as a log that it has removed the container (pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _NO_LOG_KEPT = b"unable to retrieve container logs for "
 
@@ -172,7 +171,8 @@ class LogReader:
         with stream as lines, self._known(lines):
             for number, line in enumerate(lines):
                 if self._options.previous and number == 0 and line.startswith(_NO_LOG_KEPT):
-                    raise ClientError(f"{_GONE.format(run.replica)}: without -p, the log of the last run is shown")
+                    gone = f"the node no longer has the log of the previous run of {run.replica}"
+                    raise ClientError(f"{gone}: without -p, the log of the last run is shown")
                 yield line
 
     def close(self) -> None:

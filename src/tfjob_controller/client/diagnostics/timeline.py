@@ -22,6 +22,7 @@ from tfjob_controller.api.common.checkpointstatus import CheckpointStatus
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, child_names, event_time
 from tfjob_controller.client.text import replica_ranges
+from tfjob_controller.jobs.evaluation.silence import AGGREGATED
 from tfjob_controller.jobs.naming import replica_id, replica_id_of
 from tfjob_controller.jobs.state.podreasons import error_of
 from tfjob_controller.jobs.status.checkpoints import named, restored_text, size_text
@@ -41,8 +42,6 @@ _ENDED = "ended: "
 _NEVER = "1970-01-01T00:00:00Z"
 # The name of a child (at least two hyphens), or a number with its unit or port, such as 1.5s or 10.0.0.1:5000.
 _VARIABLE = re.compile(r"[\w.]+(?:-[\w.]+){2,}|\d[\w.:]*")
-# The prefix that client-go adds to the message of an event that stands for several.
-_AGGREGATED = "(combined from similar events): "
 _CHILDREN = ("pod", "job")
 _BEFORE_WHY = ": "
 _KUBELET = "kubelet"
@@ -332,7 +331,7 @@ def pattern_of(text: str, name: str) -> str:
 
     Names are replaced as a whole first: that of a pod begins with that of its Job, and ends with random letters.
     """
-    text = text.replace(_AGGREGATED, "")
+    text = text.replace(AGGREGATED, "")
     return _VARIABLE.sub("#", text).replace(name, "#") if name else _VARIABLE.sub("#", text)
 
 

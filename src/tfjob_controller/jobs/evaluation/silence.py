@@ -41,7 +41,8 @@ NOT_STARTED = "no container has started"
 _PROGRESS = frozenset(("Scheduled", "Pulling", "Pulled", "SuccessfulCreate"))
 # The kubelet reports each failed volume, and after two minutes that the volumes of the pod are not mounted.
 _LESS_SPECIFIC = "Unable to attach or mount volumes"
-_AGGREGATED = "(combined from similar events): "
+# The prefix that client-go adds to the message of an event that stands for several.
+AGGREGATED = "(combined from similar events): "
 
 
 class Reported(Protocol):
@@ -64,7 +65,7 @@ def newest_warning(events: Iterable[Reported]) -> str:
     warnings = [event for event in events if event.type == "Warning" and event.time > progress]
     specific = [event for event in warnings if not event.note.startswith(_LESS_SPECIFIC)]
     newest = max(specific or warnings, key=lambda event: event.time, default=None)
-    return "" if newest is None else shortened(f"{newest.reason}: {newest.note.removeprefix(_AGGREGATED)}")
+    return "" if newest is None else shortened(f"{newest.reason}: {newest.note.removeprefix(AGGREGATED)}")
 
 
 def unexplained(state: JobState) -> list[str]:
