@@ -28,7 +28,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CAP_SYS_RESOURCE = 24
 
 
-def write(plan: NodePlan, store: ImageStore, logs: Path) -> None:
+def write(plan: NodePlan, store: ImageStore) -> None:
     """Creates the node's folder: configuration, programs, and a containerd root with the images of the store."""
     for name, text in nodeconfig.files(plan).items():
         (plan.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -39,8 +39,8 @@ def write(plan: NodePlan, store: ImageStore, logs: Path) -> None:
     for name in _CNI:
         (plan.folder / "cni/programs" / name).symlink_to(plan.programs[name])
     shared = store.fill(plan.folder / "data/containerd")
-    logs.mkdir(parents=True, exist_ok=True)
-    settings = {"NODE_NAME": plan.name, "SNAPSHOTS": store.snapshots, "SHARED": " ".join(shared), "LOGS": logs}
+    plan.logs.mkdir(parents=True, exist_ok=True)
+    settings = {"NODE_NAME": plan.name, "SNAPSHOTS": store.snapshots, "SHARED": " ".join(shared), "LOGS": plan.logs}
     lines = [f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()]
     (plan.folder / "node.env").write_text("".join(lines))
 
@@ -52,7 +52,7 @@ def start(plan: NodePlan, count: int, mark: Path) -> None:
     inside = ["nsenter", f"--net={plan.network.namespace(plan.index)}"]
     unshare = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
     first = ["tini", "--", "sh", str(_INIT), str(plan.folder)]
-    process.spawn([*inside, *unshare, *first], log=plan.folder / "init.log", mark=mark, cwd=Path("/"))
+    process.spawn([*inside, *unshare, *first], log=plan.logs / "init.log", mark=mark, cwd=Path("/"))
 
 
 def kill(plan: network.Plan, index: int, mark: Path) -> None:

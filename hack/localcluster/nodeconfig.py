@@ -53,11 +53,12 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """The inputs of the files of one node. `folder` contains the files and the node's data."""
+    """The inputs of the files of one node. `folder` contains the files and the node's data, `logs` all its logs."""
 
     index: int
     network: network.Plan
     folder: Path
+    logs: Path
     programs: Mapping[str, Path]
     # Kubeconfigs with the node's own tokens, and the authority (PEM) of the kubelet's clients.
     kubelet_config: Path

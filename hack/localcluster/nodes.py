@@ -12,6 +12,7 @@ which is made first and released last.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -32,7 +33,10 @@ from localcluster.programs import Options, User
 from localcluster.report import Report, to_stderr
 from localcluster.shell import run
 
-READY_TIMEOUT_SECONDS = 180.0
+# A node that is not ready in this time is started again; on an idle machine it takes two seconds.
+_PATIENCE_SECONDS = 60.0
+_STARTS = 3
+_LOG_LINES = 3
 # The programs of containerd come first: images are unpacked with them while the others are built.
 _PROGRAMS = (*CONTAINERD_PROGRAMS, *node.PROGRAMS, *binaries.CONTROL_PLANE, "coredns")
 # The images of every stack's nodes; `prepare` and `load_image` add others.
@@ -112,8 +116,9 @@ def start_node(folder: Path, number: int, report: Report = to_stderr) -> None:
     programs = binaries.ensure_all(node.PROGRAMS, report, minor=plane.minor)
     node.kill(plan, number, folder)  # the remains of a node that ended by itself
     count, started = _read(folder).count, datetime.now(UTC)
-    node.start(_node_plan(plane, plan, number, count, programs), count, folder)
-    _wait_ready(plane, Api.from_kubeconfig(plane.kubeconfig), [number], started)
+    planned = _node_plan(plane, plan, number, count, programs)
+    node.start(planned, count, folder)
+    _wait_ready(plane, [planned], count, started, report)
 
 
 def status(folder: Path) -> list[dict[str, object]]:
@@ -218,25 +223,49 @@ def _start_nodes(
     plane: ControlPlane, plan: network.Plan, count: int, programs: dict[str, Path], report: Report
 ) -> None:
     started, store = datetime.now(UTC), ImageStore(report)
-    api = Api.from_kubeconfig(plane.kubeconfig)
-    dns.start(plane, api, plan.host, programs["coredns"])
+    dns.start(plane, Api.from_kubeconfig(plane.kubeconfig), plan.host, programs["coredns"])
     _path(plane.folder).parent.mkdir(mode=0o700)
     _write(plane.folder, _Record(count, store.keys()))
-    for number in range(1, count + 1):
-        one = _node_plan(plane, plan, number, count, programs)
-        node.write(one, store, plane.logs / one.name)
+    planned = [_node_plan(plane, plan, number, count, programs) for number in range(1, count + 1)]
+    for one in planned:
+        node.write(one, store)
         node.start(one, count, plane.folder)
-    _wait_ready(plane, api, range(1, count + 1), started)
+    _wait_ready(plane, planned, count, started, report)
     report(f"{count} nodes ready in {(datetime.now(UTC) - started).total_seconds():.1f} s")
 
 
-def _wait_ready(plane: ControlPlane, api: Api, numbers: Iterable[int], since: datetime) -> None:
-    try:
-        nodeready.wait(api, map(nodeconfig.node_name, numbers), since, READY_TIMEOUT_SECONDS)
-    except LocalClusterError as error:
-        raise LocalClusterError(f"{error}; their logs: {plane.logs}/node-*/*.log") from error
-    finally:
-        api.close()
+def _wait_ready(plane: ControlPlane, planned: list[NodePlan], count: int, since: datetime, report: Report) -> None:
+    """Waits until these nodes are Ready. One that is not in time is started again, as a machine would be."""
+    plans = {one.name: one for one in planned}
+
+    def is_alive(name: str) -> bool:
+        return bool(node.processes(plans[name].network, plans[name].index, plane.folder))
+
+    with contextlib.closing(Api.from_kubeconfig(plane.kubeconfig)) as api:
+        for attempt in range(1, _STARTS + 1):
+            try:
+                nodeready.wait(api, plans, since, _PATIENCE_SECONDS, is_alive)
+            except nodeready.NotReadyError as error:
+                failed = [plans[name] for name in error.names]
+                shown = "".join(_log_ends(one.logs) for one in failed)
+                if attempt == _STARTS:
+                    raise LocalClusterError(f"{error}; their logs: {plane.logs}/node-*/*.log{shown}") from error
+                report(f"{error}; starting again{shown}")
+            else:
+                return
+            for one in failed:
+                node.kill(one.network, one.index, plane.folder)
+                node.start(one, count, plane.folder)
+
+
+def _log_ends(logs: Path) -> str:
+    """Returns the last lines of each of a node's logs, since the folder may be gone when the error is read."""
+    lines = [
+        f"\n{logs.name} {path.name}: {line}"
+        for path in sorted(logs.glob("*.log"))
+        for line in path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    ]
+    return "".join(lines)
 
 
 def _node_plan(plane: ControlPlane, plan: network.Plan, number: int, count: int, programs: dict[str, Path]) -> NodePlan:
@@ -244,6 +273,7 @@ def _node_plan(plane: ControlPlane, plan: network.Plan, number: int, count: int,
         index=number,
         network=plan,
         folder=_path(plane.folder).parent / nodeconfig.node_name(number),
+        logs=plane.logs / nodeconfig.node_name(number),
         programs=programs,
         kubelet_config=plane.kubeconfig_of(_node_user(number)),
         proxy_config=plane.kubeconfig_of(_PROXY_USER),

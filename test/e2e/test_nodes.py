@@ -196,6 +196,19 @@ def has_containerd(folder: Path) -> bool:
     return any(Path(words.split()[0]).name == "containerd" for words in running.values())
 
 
+def test_a_node_that_dies_while_it_starts_is_started_again(name: str) -> None:
+    folder = state.stack_dir(name)
+    argv = [sys.executable, "-m", "localcluster", "up", "--nodes", "2", "--name", name]
+    env = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"} | {"PYTHONPATH": str(HACK)}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as up:
+        plan = eventually(lambda: network.claim_of(folder), 60, 0.01)
+        process.end(eventually(lambda: node.processes(plan, 2, folder), 60, 0.01))
+        assert up.stderr is not None
+        said = up.stderr.read()
+    assert up.returncode == 0, said
+    assert "not ready: node-2 (its first program has ended); starting again" in said
+
+
 def test_a_start_that_is_killed_half_way_leaves_nothing_that_down_does_not_remove(name: str) -> None:
     before = machine.listing()
     folder = state.stack_dir(name)

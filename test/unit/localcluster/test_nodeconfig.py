@@ -16,6 +16,7 @@ def plan(index: int = 1) -> NodePlan:
     return NodePlan(
         index=index,
         network=network.Plan(201),
+        logs=Path("/state/logs/node-1"),
         folder=Path("/state/nodes/node-1"),
         programs={name: Path("/bin") / name for name in node.PROGRAMS},
         kubelet_config=Path("/state/users/kubelet"),
