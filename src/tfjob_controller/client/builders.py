@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, TypeAlias
 
 from tfjob_controller.api.tfjob.types import TFJOBS
@@ -47,17 +48,18 @@ def tfjob(
     """A TFJob whose master and workers run the same program; its parameter servers run TensorFlow's own server.
 
     `image_pull_policy` is Always, IfNotPresent or Never; Kubernetes' default is Always for the tag `latest` and for an
-    image without a tag. `gang` is True or a mapping such as {"minWorkers": 2}; `autoscaling` is a mapping such as
-    {"maxWorkers": 8}. `pod` has further fields of the pods, such as {"tolerations": […]}; `volumes` are mounted in the
-    master and the workers; `labels` and `annotations` are those of the job. Without a master, worker 0 is the chief.
-    Further arguments are fields of the spec by their names in the manifest, such as cleanPodPolicy="None".
+    image without a tag. `gang` is a bool or a mapping such as {"minWorkers": 2}; `autoscaling` is a mapping such as
+    {"maxWorkers": 8}. `pod` has further fields of the pods, such as {"tolerations": […]}, and its containers are added
+    to the one that trains; `volumes` are mounted in the master and the workers; `labels` and `annotations` are those of
+    the job. Without a master, worker 0 is the chief. Further arguments are fields of the spec by their names in the
+    manifest, such as cleanPodPolicy="None", and replace what other arguments have set.
 
     Raises `ClientError` for an unknown pull policy, for a command or arguments that are not a list of strings, and for
     an environment, resources or volumes that are not a mapping, or have None for a value.
     """
     _check_pull_policy(image_pull_policy)
-    mounts, pod = _mounted(volumes, pod)
-    fields = _given(
+    mounts, pod = _with_volumes(volumes, pod)
+    container = _given(
         imagePullPolicy=image_pull_policy,
         command=_strings("command", command),
         args=_strings("args", args),
@@ -65,23 +67,23 @@ def tfjob(
         resources=_resources(resources),
         volumeMounts=mounts,
     )
-    containers = [{"name": "tensorflow", "image": image, **fields}]
-    template = {"spec": {"restartPolicy": "OnFailure", "containers": containers, **pod}}
+    containers = [{"name": "tensorflow", "image": image, **container}]
+    template = {"spec": {"restartPolicy": "OnFailure", **pod, "containers": [*containers, *pod.get("containers", ())]}}
     replicas: list[dict[str, Any]] = []
     if master:
         replicas.append({"tfReplicaType": "MASTER", "replicas": 1, "template": template})
     if workers:
-        replicas.append({"tfReplicaType": "WORKER", "replicas": workers, "template": template})
+        replicas.append({"tfReplicaType": "WORKER", "replicas": workers, "template": deepcopy(template)})
     if ps:
         replicas.append({"tfReplicaType": "PS", "replicas": ps})
-    found: dict[str, Any] = {"replicaSpecs": replicas}
+    fields: dict[str, Any] = {"replicaSpecs": replicas}
     if not master:
-        found["terminationPolicy"] = {"chief": {"replicaName": "WORKER", "replicaIndex": 0}}
-    found |= _gang(gang)
+        fields["terminationPolicy"] = {"chief": {"replicaName": "WORKER", "replicaIndex": 0}}
+    fields |= _gang(gang)
     if autoscaling is not None:
-        found["autoscaling"] = dict(autoscaling)
+        fields["autoscaling"] = dict(autoscaling)
     metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
-    return _manifest(TFJOBS, metadata, {**found, **spec})
+    return _manifest(TFJOBS, metadata, {**fields, **spec})
 
 
 def trainjob(
@@ -110,8 +112,8 @@ def trainjob(
 ) -> Manifest:
     """A TrainJob. Its runtime provides what the arguments leave out.
 
-    `image_pull_policy` may be IfNotPresent, which TrainJobs have unless their runtime sets another one. `runtime` is
-    the name of a ClusterTrainingRuntime, or a mapping such as {"kind": "TrainingRuntime", "name": "ours"}. `dataset`,
+    `image_pull_policy` can be IfNotPresent only, which TrainJobs have unless their runtime sets another one. `runtime`
+    names a ClusterTrainingRuntime, or is a mapping such as {"kind": "TrainingRuntime", "name": "ours"}. `dataset`,
     `model` (the initial one) and `output` are URIs such as s3://bucket/path, or mappings with further fields.
     `processes_per_node` is a number, auto, cpu or gpu. `pod` has fields of `podSpecOverrides` for the pods that train,
     such as {"tolerations": […]}, and `volumes` are mounted in these; `labels` and `annotations` are those of the job.
@@ -135,7 +137,7 @@ def trainjob(
         numProcPerNode=processes_per_node,
         resourcesPerNode=_resources(resources),
     )
-    found = _given(
+    fields = _given(
         numNodes=nodes,
         framework=framework,
         trainer=trainer,
@@ -144,18 +146,21 @@ def trainjob(
         modelConfig=_given(input=_storage(model), output=_storage(output)),
     )
     if volumes or pod:
-        found["podSpecOverrides"] = _overrides(_steps(framework, command, runtime), volumes, pod)
+        fields["podSpecOverrides"] = _overrides(_training_roles(framework, command, runtime), volumes, pod)
     metadata = _given(name=name, namespace=namespace, labels=labels, annotations=annotations)
-    return _manifest(TRAINJOBS, metadata, {**found, **_gang(gang), **spec})
+    return _manifest(TRAINJOBS, metadata, {**fields, **_gang(gang), **spec})
 
 
 def _manifest(resource: Resource[Any], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Manifest:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 
-def _steps(framework: str | None, command: Sequence[str], runtime: object) -> Sequence[str]:
-    """The steps that train. Whether a runtime of another name than a framework's has a launcher is not known here."""
-    # Other manifests do not need the frameworks.
+def _training_roles(framework: str | None, command: Sequence[str], runtime: object) -> Sequence[str]:
+    """The roles whose pods train: the nodes, and the launcher if the framework has one.
+
+    For a runtime that does not have a framework's name, this is not known here, and the nodes are assumed.
+    """
+    # Imported here, since loading the frameworks takes time that other manifests do not need.
     from tfjob_controller.jobs.frameworks.registry import by_command, frameworks
 
     known = frameworks()
@@ -165,21 +170,22 @@ def _steps(framework: str | None, command: Sequence[str], runtime: object) -> Se
 
 
 def _overrides(
-    steps: Sequence[str], volumes: Volumes | None, pod: Mapping[str, Any] | None
+    roles: Sequence[str], volumes: Volumes | None, pod: Mapping[str, Any] | None
 ) -> Sequence[Mapping[str, Any]]:
-    """The same override of the pods of each step, whose container has the step's name."""
-    mounts, pod = _mounted(volumes, pod)
+    """The same override of the pods of each role, whose container has the role's name."""
+    mounts, pod = _with_volumes(volumes, pod)
+    extra = pod.get("containers", ())
     return [
         {
-            "targetJobs": [{"name": step}],
-            **pod,
-            **_given(containers=[{"name": step, "volumeMounts": mounts}] if mounts else []),
+            "targetJobs": [{"name": role}],
+            **deepcopy(dict(pod)),
+            **_given(containers=[*([{"name": role, "volumeMounts": mounts}] if mounts else []), *extra]),
         }
-        for step in steps
+        for role in roles
     ]
 
 
-def _mounted(
+def _with_volumes(
     volumes: Volumes | None, pod: Mapping[str, Any] | None
 ) -> tuple[Sequence[Mapping[str, str]], Mapping[str, Any]]:
     """The mounts of a container, and the fields of its pod with these volumes."""

@@ -51,6 +51,7 @@ class Workers:
         self._workers = QueueWorkers(f"{name}-worker", queue, self._process, count=count, clock=clock)
 
     def start(self) -> None:
+        """Starts the threads; called once."""
         self._observer.workers_started(self._name, len(self._workers))
         self._workers.start()
 
@@ -68,11 +69,11 @@ class Workers:
         result = "panic"
         try:
             with new_trace(key):
-                result = self._sync_and_settle(key)
+                result = self._sync_and_handle(key)
         finally:
             self._observer.sync_finished(self._name, result, self._clock.monotonic() - begin)
 
-    def _sync_and_settle(self, key: str) -> str:
+    def _sync_and_handle(self, key: str) -> str:
         self._triggers.log_triggers(key)
         try:
             outcome = self._sync(key)
@@ -81,14 +82,14 @@ class Workers:
             log.exception("sync failed")
             self._queue.add_rate_limited(key, self._queue.priority_of(key))
             return "panic"
-        return self._settle(key, outcome)
+        return self._handle(key, outcome)
 
-    def _settle(self, key: str, outcome: Outcome) -> str:
+    def _handle(self, key: str, outcome: Outcome) -> str:
         if isinstance(outcome, Retry):
             return self._retry(key, outcome)
         self._queue.forget(key)
         if isinstance(outcome, RequeueAfter):
-            # Without a delay the sync is half done, such as a clean-up that waited for its status write.
+            # Without a delay there is more to do at once, such as a clean-up that waited for its status write.
             self._queue.add_after(key, outcome.seconds, NORMAL if outcome.seconds > 0 else HIGH)
             self._triggers.record_timer(key, outcome.seconds)
             return "requeue_after"
@@ -96,21 +97,20 @@ class Workers:
             log.warning("terminal error", error=outcome.message)
             return "terminal"
         if isinstance(outcome, NotFound):
-            # Otherwise a deadline weeks from now would stay queued. A new job of that name queues its own key.
+            # The job is gone, and its deadline, possibly weeks from now, would stay queued. A new job of that name adds
+            # the key by its own event.
             self._queue.cancel(key)
             return "success"
-        assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: there are five
+        assert isinstance(outcome, Done)  # noqa: S101 -- for mypy: the only one that is left
         return "success"
 
     def _retry(self, key: str, outcome: Retry) -> str:
         failures, priority = self._queue.num_requeues(key), self._queue.priority_of(key)
         # Only the first of repeated failures is logged as a warning.
-        level = log.warning if failures == 0 else log.debug
-        level("sync will be retried", error=outcome.message, failures=failures + 1)
-        if outcome.after_seconds > 0:
-            self._queue.add_after(key, outcome.after_seconds, priority)
-        else:
-            self._queue.add_rate_limited(key, priority)
+        log_failure = log.warning if failures == 0 else log.debug
+        log_failure("sync will be retried", error=outcome.message, failures=failures + 1)
+        self._queue.add_rate_limited(key, priority, min_seconds=outcome.after_seconds)
         if outcome.wake_after_seconds is not None:
+            # The queue keeps the earlier of both times.
             self._queue.add_after(key, outcome.wake_after_seconds)
         return "error" if outcome.is_error else "requeue"

@@ -56,17 +56,17 @@ class JobForm:
     def from_manifest(manifest: Mapping[str, Any]) -> JobForm:
         """Raises `FormError` for a kind that is not a job's, and for values of a wrong type."""
         kind = kind_of(manifest)
-        metadata, spec = mapping_at(manifest, "metadata", "name"), mapping_at(manifest, "spec", "")
+        metadata, spec = mapping_at(manifest, "metadata", field="name"), mapping_at(manifest, "spec", field="")
         bounds, low, high = FORMS[kind].bounds
-        elastic = mapping_at(spec, bounds, "minimum")
+        elastic = mapping_at(spec, bounds, field="minimum")
         return JobForm(
             kind=kind,
             name=string_at(metadata, "name", "name"),
             namespace=string_at(metadata, "namespace", "namespace"),
-            gang=flag_at(mapping_at(spec, "gang", "gang"), "enabled", "gang"),
+            gang=flag_at(mapping_at(spec, "gang", field="gang"), "enabled", "gang"),
             minimum=number_at(elastic, low, "minimum"),
             maximum=number_at(elastic, high, "maximum"),
-            **FORMS[kind].read_program(spec),
+            **FORMS[kind].read_fields(spec),
         )
 
     def apply(self, manifest: Mapping[str, Any]) -> Manifest:
@@ -95,7 +95,7 @@ class JobForm:
             put_below(spec, bounds, low, self.minimum)
         if "maximum" in changes:
             put_below(spec, bounds, high, self.maximum)
-        form.write_program(spec, changes)
+        form.write_fields(spec, changes)
         return job
 
 

@@ -46,7 +46,7 @@ _NAMED = (
     ("image", r"(?:\.|\b)image\b(?!s)"),
     ("command", r"\bcommand\b"),
     ("kind", r"\bapiVersion\b"),
-    *(pattern for form in FORMS.values() for pattern in form.patterns),
+    *(pattern for form in FORMS.values() for pattern in form.message_patterns),
 )
 _QUOTED_NAME = re.compile(r'"[^"]*" (?=is invalid|already|is forbidden)')
 

@@ -39,13 +39,13 @@ class KindForm:
     """The frameworks that a job can name, in a sentence."""
     identity_fields: Sequence[str] = ()
     """The fields of the spec that a copy of a job must not have."""
-    patterns: Sequence[tuple[str, str]]
+    message_patterns: Sequence[tuple[str, str]]
     """A field of the form, and a regular expression for the names that messages use for it."""
     new_spec: Callable[[], dict[str, Any]]
     """The spec of an empty form."""
-    read_program: Callable[[Mapping[str, Any]], dict[str, Any]]
+    read_fields: Callable[[Mapping[str, Any]], dict[str, Any]]
     """The image, command, nodes and GPUs of a spec, and its framework unless it is fixed."""
-    write_program: Callable[[dict[str, Any], Mapping[str, Any]], None]
+    write_fields: Callable[[dict[str, Any], Mapping[str, Any]], None]
     """Writes new values of these fields, by their names, into a spec."""
 
 
@@ -57,8 +57,8 @@ class FormError(Exception):
         self.field = field
 
 
-def mapping_at(parent: Mapping[str, Any], key: str, field: str) -> Mapping[str, Any]:
-    """Empty if there is none."""
+def mapping_at(parent: Mapping[str, Any], key: str, *, field: str) -> Mapping[str, Any]:
+    """The mapping at a key, empty if there is none. Raises FormError about this field of the form."""
     value = parent.get(key)
     if value is not None and not isinstance(value, dict):
         label = f"{field.capitalize()}: " if field else ""
@@ -97,8 +97,8 @@ def command_at(parent: Mapping[str, Any]) -> tuple[str, ...]:
 
 def gpus_at(parent: Mapping[str, Any], key: str) -> int | None:
     """The GPUs of the resources at a key: their limit or else their request."""
-    resources = mapping_at(parent, key, "gpus")
-    limit, request = (mapping_at(resources, part, "gpus").get(GPU) for part in ("limits", "requests"))
+    resources = mapping_at(parent, key, field="gpus")
+    limit, request = (mapping_at(resources, part, field="gpus").get(GPU) for part in ("limits", "requests"))
     count = request if limit is None else limit
     if isinstance(count, str) and count.isascii() and count.isdecimal():
         # More digits are beyond any limit, too.
@@ -133,7 +133,7 @@ def put_below(parent: Manifest, section_key: str, key: str, value: Any) -> None:
 def put_gpus(parent: Manifest, key: str, count: int | None) -> None:
     """Sets the limit, and the request if there is one; None removes both."""
     resources = section_at(parent, key)
-    if count is None or GPU in mapping_at(resources, "requests", "gpus"):
+    if count is None or GPU in mapping_at(resources, "requests", field="gpus"):
         put_below(resources, "requests", GPU, count)
     put_below(resources, "limits", GPU, count)
     if not resources:

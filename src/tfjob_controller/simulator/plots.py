@@ -1,8 +1,12 @@
 """Plots of the simulator's results, as PNG and SVG. The only module of the simulator that needs matplotlib.
 
 A cell is a cluster with a workload, simulated under several policies and with several seeds. Each cell has plots of its
-GPUs over time and of which job ran where (both of the first seed), and of the distributions of waiting and completion
-times (over all seeds). Equal results give equal files: they contain no date, and the identifiers in them are fixed.
+GPUs over time and, up to a number of GPUs, of which job ran where (both of the first seed), of the distributions of
+waiting and completion times, and of the waiting times of tenants if there are several (all seeds). One more plot
+compares the cells with the baseline. Equal results give equal files: they contain no date, and the identifiers in them
+are fixed.
+
+Importing this module changes settings of matplotlib for the whole process.
 """
 
 from __future__ import annotations
@@ -26,15 +30,15 @@ mpl.rcParams["font.size"] = 8
 
 _MINUTE = 60 * SECOND
 # More GPUs than this cannot be told apart in a plot.
-_MOST_LANES = 256
-_IDLE_COLOUR, _PAUSED_COLOUR = "#c9c9c9", "#000000"
+_MAX_GPUS_TOLD_APART = 256
+_HELD_COLOUR, _PAUSED_COLOUR = "#c9c9c9", "#000000"
 _COLOURS = mpl.colormaps["tab20"]
-# Without the greys of tab20, which mean idle.
+# Without the greys of tab20, which mean held.
 _JOB_COLOURS = [_COLOURS(index) for index in range(20) if index not in (14, 15)]
 
 
 def draw_all(cells: Sequence[CellResults], folder: Path) -> list[Path]:
-    """Writes all plots to the folder. Returns the files in the order in which they were written."""
+    """Writes all plots to the folder, which exists; returns the files in the order in which they were written."""
     written: list[Path] = []
     for results in cells:
         for name, figure in _figures(results):
@@ -49,10 +53,11 @@ def _figures(results: CellResults) -> Iterator[tuple[str, Figure]]:
     if tenants := tenants_of(results):
         yield "tenants", _tenants(results, tenants)
     shape = results.cell.shape
+    # Only the run with the first seed has a ledger.
     ledgers = {name: ledger for name, runs in results.by_policy.items() if (ledger := runs[0].ledger) is not None}
-    title = "GPUs: held (grey), by jobs that work (blue), worth of their work (line)"
+    title = "GPUs: held (grey), by jobs that work (blue), useful (line)"
     yield "utilisation", _by_policy(ledgers, title, 1.2 * len(ledgers) + 0.6, shape, _draw_utilisation)
-    if shape.gpus <= _MOST_LANES:
+    if shape.gpus <= _MAX_GPUS_TOLD_APART:
         title = "A colour for each job, a line for each GPU; grey: held by a job that lacks pods; black: (re)starts"
         height = min(max(0.05 * shape.gpus, 1.0) * len(ledgers) + 0.8, 60.0)
         yield "gantt", _by_policy(ledgers, title, height, shape, _draw_gantt)
@@ -78,10 +83,10 @@ def _figure(rows: int, columns: int, height: float, title: str) -> tuple[Figure,
 def _tenants(results: CellResults, tenants: Sequence[str]) -> Figure:
     figure, (axis,) = _figure(1, 1, 3.0, "Mean waiting time by tenant, 95 % confidence intervals over seeds")
     for number, policy in enumerate(results.by_policy):
-        means = [interval(results.values(policy, f"waiting_mean of {tenant}")) for tenant in tenants]
+        intervals = [interval(results.values(policy, f"waiting_mean of {tenant}")) for tenant in tenants]
         places = [index + (number - len(results.by_policy) / 2) * 0.12 for index in range(len(tenants))]
-        halves = [mean.half or 0.0 for mean in means]
-        axis.errorbar(places, [mean.mean for mean in means], yerr=halves, fmt="o", markersize=3, label=policy)
+        halves = [each.half or 0.0 for each in intervals]
+        axis.errorbar(places, [each.mean for each in intervals], yerr=halves, fmt="o", markersize=3, label=policy)
     axis.set_yscale("symlog", linthresh=10)
     axis.set_ylabel("seconds")
     axis.set_xticks(range(len(tenants)), tenants)
@@ -130,7 +135,7 @@ def _by_policy(
 def _draw_utilisation(axis: Axes, ledger: Ledger, shape: ClusterShape) -> None:
     minutes = [level.moment_ms / _MINUTE for level in ledger.levels]
     held, working = [level.held for level in ledger.levels], [level.working for level in ledger.levels]
-    for values, colour in ((held, _IDLE_COLOUR), (working, "#9ecae1")):
+    for values, colour in ((held, _HELD_COLOUR), (working, "#9ecae1")):
         axis.fill_between(minutes, values, step="post", color=colour, linewidth=0)
     axis.step(minutes, [level.useful for level in ledger.levels], where="post", color="#08519c", linewidth=0.8)
     axis.set_ylim(0, shape.gpus)
@@ -156,7 +161,7 @@ def _draw_gantt(axis: Axes, ledger: Ledger, shape: ClusterShape) -> None:
 
 def _colour(state: str, number: int) -> object:
     if state == PARTIAL:
-        return _IDLE_COLOUR
+        return _HELD_COLOUR
     return _PAUSED_COLOUR if state == PAUSED else _JOB_COLOURS[number % len(_JOB_COLOURS)]
 
 
@@ -170,7 +175,10 @@ def _boxes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment
 
 
 def _lanes(segments: Iterable[Segment], per_node: int) -> Iterator[tuple[Segment, list[int]]]:
-    """Yields each segment with the numbers of free GPUs, preferably those that the job had before."""
+    """Yields each segment with the numbers of the GPUs on its node that it occupies, by start.
+
+    They are the free ones, preferably those that the job had before. A lane of the plot is a GPU.
+    """
     free_at: dict[str, list[int]] = {}
     last: dict[tuple[str, str], list[int]] = {}
     for segment in sorted(segments, key=lambda segment: (segment.start_ms, segment.job, segment.node)):

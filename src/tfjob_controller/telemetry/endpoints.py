@@ -1,10 +1,12 @@
 """The endpoints `/healthz`, `/readyz`, `/metrics` and `/debug/`.
 
-Theory of operation. A `Route` is a function that answers GET of one path. Routes with the same address share a server.
-`/healthz` is answered by the server's event loop itself. All other routes run in a pool of two threads, so a route that
-takes long delays no liveness probe. Every client of the pod network can connect, so rendering metrics takes a tenth of
-a core at most, whatever the number of requests: the next rendering waits, and answers all requests that came before it.
-An exception of a route is logged and answered with 500.
+Theory of operation. A `Route` is a function that answers GET and HEAD of one path. Routes with the same address share a
+server. `/healthz` is answered by the server's event loop itself. All other routes run in a pool of two threads, so a
+route that takes long delays no liveness probe. Every client of the pod network can connect, so rendering metrics takes
+a tenth of a core at most, whatever the number of requests: a rendering begins only after a pause of nine times the
+duration of the one before, and answers all requests of its format that arrived before it began. Those that wait occupy
+threads of the pool, so `/readyz` and `/debug/` may wait as long. An exception of a route is logged and answered with
+500.
 
 The endpoints are read-only: methods other than GET and HEAD are answered with 501.
 """
@@ -31,8 +33,8 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# Kubelets, scrapers and people together need only a few connections, and a request every few seconds; scripts poll. No
-# request has a body.
+# Kubelets, scrapers and people together need only a few connections, and a request every few seconds; the rate leaves
+# room for scripts that poll. No request needs a body.
 LIMITS = Limits(connections=64, body_bytes=1024, replaces_busy=True, rate=RequestRate(per_second=200.0, burst=800))
 _ROUTE_THREADS = 2
 # The pause after a rendering is this many times as long as the rendering.
@@ -46,7 +48,7 @@ class RouteResponse:
     content_type: bytes = TEXT
 
 
-# Handles a GET request.
+# Answers a request in a thread of the pool, `healthz` in the event loop. It may raise.
 Route = Callable[[Request], RouteResponse]
 
 
@@ -76,7 +78,7 @@ class _Rendering:
 
 
 class MetricsRoute:
-    """A route that serves a registry; see `Metrics.exposition`. Thread-safe.
+    """A route that serves the metrics that `exposition(accept)` returns as content type and body. Thread-safe.
 
     A response is rendered after its request came, so it is never older. `sleep` waits for a number of seconds.
     """
@@ -87,21 +89,21 @@ class MetricsRoute:
         self._exposition = exposition
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._latest: dict[bool, _Rendering] = {}
+        self._latest_by_openmetrics: dict[bool, _Rendering] = {}
         self._next_begin = 0.0
 
     def __call__(self, request: Request) -> RouteResponse:
         accept = request.accept.decode("latin-1")
         is_openmetrics = "application/openmetrics-text" in accept
         with self._lock:
-            latest = self._latest.get(is_openmetrics)
+            latest = self._latest_by_openmetrics.get(is_openmetrics)
             if latest is None or latest.begin <= request.begin:
                 self._sleep(max(0.0, self._next_begin - time.monotonic()))
                 begin = time.monotonic()
                 content_type, body = self._exposition(accept)
                 end = time.monotonic()
                 self._next_begin = end + _PAUSE_FACTOR * (end - begin)
-                latest = self._latest[is_openmetrics] = _Rendering(
+                latest = self._latest_by_openmetrics[is_openmetrics] = _Rendering(
                     begin, RouteResponse(body, content_type=content_type.encode())
                 )
             return latest.response
@@ -125,7 +127,7 @@ def servers_for(wanted: list[tuple[ListenAddress | None, dict[str, Route]]], clo
 
 
 def new_server(address: ListenAddress, routes: Mapping[str, Route], clock: Clock) -> HttpServer:
-    """Returns a server of these routes, which listens. Raises ListenError."""
+    """Returns a server of these routes, which listens already. Raises ListenError."""
     pool = ThreadPoolExecutor(_ROUTE_THREADS, thread_name_prefix=f"http-{address.port}-route")
     return HttpServer(
         f"http-{address.port}",
@@ -140,6 +142,7 @@ def new_server(address: ListenAddress, routes: Mapping[str, Route], clock: Clock
 def _app(routes: Mapping[str, Route], pool: ThreadPoolExecutor) -> App:
     def respond(request: Request, reply: Reply) -> None:
         path = request.target.partition(b"?")[0].decode("ascii", "replace")
+        # A path such as /debug is answered as /debug/.
         route = routes.get(path) or routes.get(path.rstrip("/") + "/")
         if request.method not in (b"GET", b"HEAD"):
             _write(text("GET only\n", 501), reply)

@@ -111,6 +111,23 @@ def test_a_pull_policy_is_that_of_the_masters_and_workers_of_a_tfjob() -> None:
     assert [pod["containers"][0]["imagePullPolicy"] for pod in pods] == [policy, policy]
 
 
+def test_a_change_of_the_masters_template_does_not_change_the_workers() -> None:
+    built = tfjob("a", image="i", workers=1)
+    master, worker = built["spec"]["replicaSpecs"]
+    master["template"]["spec"]["containers"][0]["image"] = "other"
+    assert worker["template"]["spec"]["containers"][0]["image"] == "i"
+
+
+@both_kinds
+def test_containers_of_the_pod_are_added_to_the_one_that_trains(build: Callable[..., dict[str, Any]]) -> None:
+    sidecar = {"name": "proxy", "image": "p"}
+    spec = build("a", image="i", pod={"containers": [sidecar]}, volumes={"/data": {"emptyDir": {}}})["spec"]
+    override = spec.get("podSpecOverrides") or [spec["replicaSpecs"][0]["template"]["spec"]]
+    training, *others = override[0]["containers"]
+    assert training["volumeMounts"]
+    assert others == [sidecar]
+
+
 @both_kinds
 def test_without_a_pull_policy_none_is_said(build: Callable[..., dict[str, Any]]) -> None:
     assert "imagePullPolicy" not in training_container(build)

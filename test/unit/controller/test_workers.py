@@ -79,7 +79,7 @@ def start(clock: FakeClock, queue: Queue, results: Results) -> Iterator[Start]:
         pytest.param(RequeueAfter(5.0), "requeue_after", 0, 1, id="requeue after"),
         pytest.param(Retry("quota"), "requeue", 2, 1, id="retry"),
         pytest.param(Retry("down", is_error=True), "error", 2, 1, id="retry after a fault"),
-        pytest.param(Retry("busy", after_seconds=9.0), "requeue", 1, 1, id="retry when the server says so"),
+        pytest.param(Retry("busy", after_seconds=9.0), "requeue", 2, 1, id="retry when the server says so"),
         pytest.param(TerminalFailure("invalid"), "terminal", 0, 0, id="give up"),
     ],
 )
@@ -97,6 +97,19 @@ def test_what_follows_an_outcome(
     assert queue.statistics().delayed == 1
     assert results.active == 0
     assert results.count == 2
+
+
+def test_a_server_that_asks_to_wait_again_and_again_is_warned_about_once(
+    queue: Queue, results: Results, start: Start
+) -> None:
+    queue.add("a")
+    with structlog.testing.capture_logs() as lines:
+        start(lambda key: Retry("busy", after_seconds=9.0))
+        eventually(lambda: len(results.results) == 1 and queue.statistics().processing == 0)
+        queue.add("a")
+        eventually(lambda: len(results.results) == 2)
+    retried = [(line["log_level"], line["failures"]) for line in lines if line["event"] == "sync will be retried"]
+    assert retried == [("warning", 1), ("debug", 2)]
 
 
 def test_each_sync_has_an_id_of_its_own_for_its_lines_and_its_requests(queue: Queue, start: Start) -> None:

@@ -121,6 +121,12 @@ def test_other_fields_survive(form: JobForm, manifest: dict[str, Any]) -> None:
             assert after.get(path, {}) == value, path
 
 
+def test_a_trainer_that_had_only_the_number_of_nodes_is_not_left_empty() -> None:
+    manifest = new_manifest("TrainJob") | {"spec": {"trainer": {"numNodes": 2}}}
+    form = form_of(texts_of(JobForm.from_manifest(manifest)) | {"nodes": "3"})
+    assert form.apply(manifest)["spec"] == {"numNodes": 3}
+
+
 def test_a_change_applies_to_replicas_that_had_the_same_value() -> None:
     manifest = manifest_of(yaml_of(tfjob("a", image="x", workers=2)))
     manifest["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]["image"] = "of-the-master"

@@ -8,30 +8,30 @@ import msgspec
 
 from tfjob_controller.api.common.schema import describe
 
-# More are not in the message of a restore.
+# A program reports at most this many for a restore.
 MAX_SKIPPED = 5
 
 
-class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of all values here; unknown fields are dropped on decoding."""
+class _StatusStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of the types here; unknown fields are dropped on decoding."""
 
 
-class CheckpointFailure(_Value, frozen=True):
-    """A checkpoint that is not saved."""
+class CheckpointFailure(_StatusStruct, frozen=True):
+    """A checkpoint that could not be saved."""
 
     name: Annotated[str, describe("The name of the checkpoint; empty if the folder cannot be read.")] = ""
     reason: Annotated[str, describe("Why it is not saved.")] = ""
     time: Annotated[str, describe("When saving began to fail, by the node's clock.", format="date-time")] = ""
 
 
-class SkippedCheckpoint(_Value, frozen=True):
+class SkippedCheckpoint(_StatusStruct, frozen=True):
     """A checkpoint that could not be restored, so that an older one was used."""
 
     name: Annotated[str, describe("The name of the checkpoint, or of its manifest.")] = ""
     reason: Annotated[str, describe("Why it was not restored.")] = ""
 
 
-class RestoredCheckpoint(_Value, frozen=True):
+class RestoredCheckpoint(_StatusStruct, frozen=True):
     """The checkpoint from which the job continued when its pods were last started."""
 
     name: Annotated[
@@ -56,8 +56,8 @@ class RestoredCheckpoint(_Value, frozen=True):
     ] = ()
 
 
-class CheckpointStatus(_Value, frozen=True):
-    """The last checkpoint of a job that is complete in the storage, and the restored and failed ones."""
+class CheckpointStatus(_StatusStruct, frozen=True):
+    """The last checkpoint that is complete in the storage, the one last restored, and the last failure."""
 
     name: Annotated[str, describe("The name of the last saved checkpoint; empty if none is saved yet.")] = ""
     step: Annotated[

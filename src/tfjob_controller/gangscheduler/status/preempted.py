@@ -5,11 +5,11 @@
                            └──its pods could not be deleted in time──▶ Bound, NotFollowed
 
 The owner deletes the pods. If it has not begun in time, the gang scheduler evicts them, and from then on pods without a
-node are not waited for: they take no capacity, get none (extender/verbs.py), and their owner may create them again and
-again. What does not end before the end of the time gets a short grace period.
+node are not waited for: they hold no capacity, are given none (extender/verbs.py), and their owner may create them
+again and again. Pods that still run shortly before the time is over get a short grace period.
 
-A request is not withdrawn: the owner may have begun. A gang whose pods could not be evicted, since a budget protects
-them, or do not end is not asked again in this attempt.
+A request is not withdrawn, since the owner may have begun. It is made once in an attempt of the gang: if its pods do
+not end, or a disruption budget protects them from eviction, the gang continues.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from tfjob_controller.util.timestamps import format_micro_time, parse_time_or_no
 
 # Since the request: until then the owner may begin to delete the pods of a preempted gang.
 DELETION_SECONDS = 60.0
-# For so long after that, the gang scheduler tries to evict them.
+# After that: for how long the gang scheduler tries to evict pods that their owner has not begun to delete.
 EVICTION_SECONDS = 15.0
-# Since the request: what still runs then gets `SHORT_GRACE_SECONDS` as its grace period.
+# Since the request: pods that still run then get `SHORT_GRACE_SECONDS` as their grace period.
 SHORTENING_SECONDS = 240.0
 SHORT_GRACE_SECONDS = 30
-# Since the request: all must have ended by then.
+# Since the request: all pods must have ended by then, or the gang continues.
 LEAVING_SECONDS = 300.0
 
 
@@ -73,7 +73,7 @@ def preempted_status(gang: Gang, now: datetime) -> GangStatus:
     return unplaced_status(gang, WAITING, "Preempted", message, now, **changes)
 
 
-def evicted_status(gang: Gang, now: datetime) -> GangStatus:
+def evicting_status(gang: Gang, now: datetime) -> GangStatus:
     """Returns the status which records that the gang scheduler deletes the pods itself."""
     by = gang.status.preemption.by if gang.status.preemption is not None else ""
     message = f"Preempted by {by}: its pods are evicted, because their owner did not delete them in time"
@@ -88,15 +88,15 @@ def not_followed_status(gang: Gang, now: datetime) -> GangStatus:
 
 
 def leaving_status(gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> GangStatus | None:
-    """Returns the next status of a gang that is being preempted; None while its pods can still be deleted in time."""
+    """Returns the next status of a gang that is being preempted, by its pods; None if nothing changes."""
     remaining, seconds = _remaining(gang, pods, now), _seconds(gang, now)
     if not remaining:
         return preempted_status(gang, now)
-    is_late = any(pod.metadata.deletion_timestamp is None for pod in remaining)
-    if seconds >= LEAVING_SECONDS or (is_late and seconds >= DELETION_SECONDS + EVICTION_SECONDS):
+    has_undeleted = any(pod.metadata.deletion_timestamp is None for pod in remaining)
+    if seconds >= LEAVING_SECONDS or (has_undeleted and seconds >= DELETION_SECONDS + EVICTION_SECONDS):
         return not_followed_status(gang, now)
-    if is_late and seconds >= DELETION_SECONDS:
-        status = evicted_status(gang, now)
+    if has_undeleted and seconds >= DELETION_SECONDS:
+        status = evicting_status(gang, now)
         return status if status.message != gang.status.message else None
     return None
 
@@ -128,13 +128,13 @@ def leaving_timeouts(gang: Gang, now: datetime) -> tuple[float, ...]:
 
 
 def _remaining(gang: Gang, pods: Mapping[str, ScheduledPod], now: datetime) -> Sequence[ScheduledPod]:
-    """Returns the pods that are waited for."""
-    is_over = _seconds(gang, now) >= DELETION_SECONDS
-    return [pod for pod in pods.values() if is_unfinished(pod) and (is_bound(pod) or not is_over)]
+    """Returns the pods that are waited for: the unfinished ones, and once pods are evicted only those with a node."""
+    are_evicted = _seconds(gang, now) >= DELETION_SECONDS
+    return [pod for pod in pods.values() if is_unfinished(pod) and (is_bound(pod) or not are_evicted)]
 
 
 def _seconds(gang: Gang, now: datetime) -> float:
-    """Returns how long the gang has been preempted. An invalid time, or one far ahead, counts as long ago."""
+    """Returns the seconds since the request; `LEAVING_SECONDS` if its time is absent, invalid or far ahead."""
     preemption = gang.status.preemption
     since = parse_time_or_none(preemption.time) if preemption is not None else None
     seconds = (now - since).total_seconds() if since is not None else LEAVING_SECONDS

@@ -55,7 +55,7 @@ def next_progress(plan: Plan, observed: ObservedState, old: Progress | None) -> 
     return Progress(done=sum(counts.values()), total=plan.progress.total or 0, counts=counts, ignored=ignored)
 
 
-def with_shares(plan: Plan, total: int, observed: ObservedState, status: TrainingStatus) -> Plan:
+def with_steps_per_worker(plan: Plan, total: int, observed: ObservedState, status: TrainingStatus) -> Plan:
     """Returns the plan with the number of steps, of `total`, for each worker that starts now."""
     left = max(0, total - next_progress(plan, observed, status.progress).done)
     members = status.scaling.members if plan.scaling.resize == BY_RESTART and status.scaling is not None else 0

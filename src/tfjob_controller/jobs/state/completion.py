@@ -4,10 +4,10 @@ A job succeeds when the replicas that must succeed have done so: the chief alone
 when a replica fails for good, a write can never succeed, or a deadline or limit is exceeded. A job without steps has
 one step, which is its whole plan.
 
-Initializers and exporters neither wait nor are retried without limit. The kubelet waits forever for a Secret or
-ConfigMap that a container lacks, since it may be created later, and a pod that only transfers data is retried after
-each retryable error. The containers of nodes have no such limits. The controller does not read Secrets to find out what
-is missing, since the kubelet's message names it.
+How long initializers and exporters wait for a Secret or ConfigMap, and how often they are retried, is limited here. The
+kubelet waits forever for a Secret or ConfigMap that a container lacks, since it may be created later, and a pod that
+only transfers data is retried after each retryable error. The containers of nodes have no such limits. The controller
+does not read Secrets to find out what is missing, since the kubelet's message names it.
 
 All functions are pure. Times are RFC 3339 strings as kubelets write them; `now` is timezone-aware.
 """
@@ -41,7 +41,7 @@ from tfjob_controller.util.timestamps import format_time, seconds_until
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """How the job ended. `reason` is that of its condition (reasons.py), `message` is shown in `status.reason`."""
+    """How the job ended: the reason of its condition (reasons.py), and the text that the field `status.reason` has."""
 
     succeeded: bool
     reason: str
@@ -57,31 +57,31 @@ def job_completion(
     restarts: int,
     started: str | None,
     now: datetime,
-    before: str = "",
+    last_reason: str = "",
 ) -> Completion | None:
     """Returns how the job ended; None while it continues. `states` are in the plan's order, the chief's first.
 
     `unfinished` are the states of steps that are not completed, `retried` those of replicas that have ended and run
-    again, `causes` those of replicas that restart the whole set. `before` is the last reason of the job, which tells
-    what was in the way when a limit was reached.
+    again, `causes` those of replicas that restart the whole set. `restarts` counts against the limit, `started` is
+    the start time. `last_reason` is what the status said last: what was in the way when a limit was reached.
     """
     if has_succeeded(plan, states):
         return Completion(True, reasons.CHIEF_SUCCEEDED, _who_succeeded(plan, states))
     return (
         _failed_replica(unfinished, retried, now)
-        or _not_carried(plan, unfinished, now)
+        or _failed_transfer(plan, unfinished, now)
         or (_no_restart_left(plan, causes, restarts) if plan.replicas.restarts_together else None)
         or (
-            _too_many_restarts(plan, states, restarts, before)
+            _too_many_restarts(plan, states, restarts, last_reason)
             if plan.replicas.is_elastic or not plan.replicas.restarts_together
             else None
         )
-        or _too_late(plan, unfinished, started, now, before)
+        or _too_late(plan, unfinished, started, now, last_reason)
     )
 
 
 def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
-    """Reports whether all replicas that must succeed have. `states` may include replicas of other steps."""
+    """Reports whether all replicas that must succeed have: the first of `states`, unless the plan names others."""
     if plan.replicas.never_succeeds:
         return False
     if not plan.replicas.needed:
@@ -92,8 +92,8 @@ def has_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> bool:
 
 
 def _who_succeeded(plan: Plan, states: Sequence[ReplicaState]) -> str:
-    late = {state.replica.name for state in states if replica_state.never_existed(state)}
-    needed = [replica for replica in plan.replicas.needed if replica.name not in late] or [states[0].replica]
+    absent = {state.replica.name for state in states if replica_state.never_existed(state)}
+    needed = [replica for replica in plan.replicas.needed if replica.name not in absent] or [states[0].replica]
     if len(needed) == 1:
         return f"{needed[0].id} succeeded"
     return f"all {len(needed)} {needed[0].role.name}s succeeded"
@@ -103,7 +103,7 @@ def retried_replicas(plan: Plan, unfinished: Sequence[ReplicaState]) -> Sequence
     """Returns the replicas of a set that have ended and will run again; none while the job is suspended."""
     if not plan.replicas.restarts_together or plan.policy.suspend:
         return ()
-    return [state for state in unfinished if state.replica.role.restarts_together and _is_over(state)]
+    return [state for state in unfinished if state.replica.role.restarts_together and _runs_again(state)]
 
 
 def restart_causes(unfinished: Sequence[ReplicaState], retried: Sequence[ReplicaState]) -> Sequence[ReplicaState]:
@@ -141,7 +141,7 @@ def seconds_until_join_timeout(
 ) -> float | None:
     """Returns how much longer the running replicas of an elastic role wait for missing ones; None if none wait.
 
-    The wait begins when the first of them started, or when there were last enough of them.
+    The wait begins when the first of them started, or when the condition Running became False, whichever is later.
     """
     waiting = [state for state in unfinished if state.replica.role.is_elastic and state.is_up]
     if plan.policy.suspend or not waiting or not missing_replicas(unfinished):
@@ -149,7 +149,7 @@ def seconds_until_join_timeout(
     since = min(_start_time(state) for state in waiting)
     running = conditions.find(status.conditions, conditions.RUNNING)
     if running is not None:
-        # While it is True, the status does not say yet that replicas are missing.
+        # While it is True, the replicas have only now become too few.
         since = max(since, running.last_transition_time if running.status == conditions.FALSE else format_time(now))
     return seconds_until(since, JOIN_SECONDS, now) if since else None
 
@@ -165,11 +165,11 @@ def unfinished_replicas(plan: Plan, states: Sequence[ReplicaState]) -> Sequence[
     return [state for state in states if state.replica.name not in done] if done else states
 
 
-def _is_over(state: ReplicaState) -> bool:
-    """Reports whether the replica must run again for another reason than that its Job is, or was, suspended.
+def _runs_again(state: ReplicaState) -> bool:
+    """Reports whether the replica must run again, for another reason than that its Job is or was suspended.
 
-    A suspended Job that is replaced may be gone from the cache before its pods are. One that a user has deleted was
-    found before (`must_redo`).
+    A suspended Job that is replaced may leave the cache before its pods. For one that a user has deleted, `must_redo`
+    is set.
     """
     if not (state.is_restarting or state.must_redo):
         return False
@@ -188,15 +188,15 @@ def _failed_replica(
     attributed = [state for state in failed if not seconds_until_attributed(state, states, now)]
     if not attributed:
         return None
-    # The Job controller deletes pods that it has not seen failing yet. The one that is named should keep its log, even
-    # if it is one that failed a moment later.
+    # The Job controller deletes pods that it has not seen failing yet. Rather name a replica whose pod, and so whose
+    # log, still exists, even if it failed a moment later.
     kept = (
         state for state in (*attributed, *failed) if state.pod is None or state.pod.metadata.deletion_timestamp is None
     )
     return Completion(False, reasons.REPLICA_FAILED, shortened(failure_message(next(kept, attributed[0]))))
 
 
-def _not_carried(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:
+def _failed_transfer(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> Completion | None:
     """Fails the job if a container that transfers data cannot start, or has failed too often."""
     if message := config_timeout_message(plan, states, now):
         return Completion(False, reasons.REPLICA_FAILED, shortened(message))
@@ -239,9 +239,9 @@ def why_ended(state: ReplicaState) -> str:
     return ""
 
 
-def _no_restart_left(plan: Plan, failed: Sequence[ReplicaState], restarts: int) -> Completion | None:
+def _no_restart_left(plan: Plan, causes: Sequence[ReplicaState], restarts: int) -> Completion | None:
     limit = plan.policy.backoff_limit
-    own = [state for state in failed if not state.is_disrupted]
+    own = [state for state in causes if not state.is_disrupted]
     if not own or limit is None or restarts < limit:
         return None
     message = failure_message(first_failure(own))
@@ -260,7 +260,9 @@ def refusal(obstacles: Sequence[Obstacle]) -> Completion | None:
     return None if message is None else Completion(False, reasons.CREATE_REFUSED, shortened(message))
 
 
-def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int, before: str) -> Completion | None:
+def _too_many_restarts(
+    plan: Plan, states: Sequence[ReplicaState], restarts: int, last_reason: str
+) -> Completion | None:
     limit = plan.policy.backoff_limit
     if limit is None or restarts < (max(1, limit) if plan.policy.fails_at_limit else limit + 1):
         return None
@@ -269,7 +271,7 @@ def _too_many_restarts(plan: Plan, states: Sequence[ReplicaState], restarts: int
     failed = [state for state in states if state.exited is not None and state.exited.exit_code]
     # A program that was restarted in place runs again.
     last = max(failed, key=lambda state: (state.is_restarting, finish_time_of(state)), default=None)
-    why = failure_message(last) if last is not None else failed_sidecar(states) or before
+    why = failure_message(last) if last is not None else failed_sidecar(states) or last_reason
     return Completion(False, reasons.BACKOFF_LIMIT_EXCEEDED, shortened(f"{message}; {why}" if why else message))
 
 
@@ -295,14 +297,14 @@ def failed_sidecar(states: Sequence[ReplicaState]) -> str:
 
 
 def _too_late(
-    plan: Plan, states: Sequence[ReplicaState], started: str | None, now: datetime, before: str
+    plan: Plan, states: Sequence[ReplicaState], started: str | None, now: datetime, last_reason: str
 ) -> Completion | None:
     left = seconds_until_deadline(plan, started, now)
     if left is None or left > 0:
         return None
     message = f"{reasons.DEADLINE_EXCEEDED}: not done after {plan.policy.active_deadline_seconds} s"
     waiting = next((state for state in states if state.pending), None)
-    why = f"{waiting.replica.id} was {waiting.pending}" if waiting is not None else before
+    why = f"{waiting.replica.id} was {waiting.pending}" if waiting is not None else last_reason
     return Completion(False, reasons.DEADLINE_EXCEEDED, shortened(f"{message}; {why}" if why else message))
 
 
@@ -345,10 +347,10 @@ def current_step(plan: Plan, states: Sequence[ReplicaState], observed: ObservedS
 CONFIG_WAIT_SECONDS = 300
 # Each attempt retries for about a minute by itself and continues where the one before ended. With the back-off of the
 # kubelet, up to 5 minutes, a source that never answers fails the job after about half an hour.
-MAX_ATTEMPTS = 10
+MAX_TRANSFER_ATTEMPTS = 10
 
 # The kubelet's reason for a Secret, ConfigMap or key that is not there (pkg/kubelet/kuberuntime).
-_NO_CONFIG = "CreateContainerConfigError"
+_CONFIG_ERROR = "CreateContainerConfigError"
 
 
 def config_timeout_message(plan: Plan, states: Sequence[ReplicaState], now: datetime) -> str:
@@ -376,12 +378,16 @@ def _without_config(
             continue
         for container in (*state.pod.status.init_container_statuses, *state.pod.status.container_statuses):
             waiting = container.state.waiting
-            if container.name in plan.mounts.data_containers and waiting is not None and waiting.reason == _NO_CONFIG:
-                since = _since(state.pod, container)
+            if (
+                container.name in plan.mounts.data_containers
+                and waiting is not None
+                and waiting.reason == _CONFIG_ERROR
+            ):
+                since = _waiting_since(state.pod, container)
                 yield state, container, seconds_until(since, CONFIG_WAIT_SECONDS, now) if since else CONFIG_WAIT_SECONDS
 
 
-def _since(pod: Pod, container: ContainerStatus) -> str:
+def _waiting_since(pod: Pod, container: ContainerStatus) -> str:
     """Returns since when a container waits: since its pod started, or since a container before it last ended.
 
     The kubelet does not report this time.
@@ -400,8 +406,8 @@ def retry_limit_message(plan: Plan, states: Sequence[ReplicaState]) -> str:
     for state in states:
         exited = state.exited
         if state.replica.role.container in plan.mounts.data_containers and exited is not None and exited.exit_code:
-            # In place, the restart is counted once it has happened.
+            # A restart in place is counted once it has happened, so the present attempt is added.
             attempts = replica_restarts(state) + (not state.is_replaced)
-            if state.is_restarting and not state.is_disrupted and attempts >= MAX_ATTEMPTS:
+            if state.is_restarting and not state.is_disrupted and attempts >= MAX_TRANSFER_ATTEMPTS:
                 return f"{state.replica.id} failed: {why_ended(state)}; tried {attempts} times"
     return ""

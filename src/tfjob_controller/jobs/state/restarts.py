@@ -130,7 +130,7 @@ def _end_time(state: ReplicaState) -> str | None:
     return exited_at or of_job or deletion_request_time(pod) or pod.status.start_time
 
 
-def set_restarts(plan: Plan, status: TrainingStatus) -> int:
+def joint_restarts(plan: Plan, status: TrainingStatus) -> int:
     """Returns how often all replicas were restarted together, which is the recorded attempt."""
     if not plan.replicas.is_elastic:
         return status.restarts
@@ -274,7 +274,7 @@ def seconds_until_restart(plan: Plan, status: TrainingStatus, now: datetime) -> 
     restarting = conditions.find(status.conditions, conditions.RESTARTING)
     if not plan.replicas.restarts_together or restarting is None or restarting.status != conditions.TRUE:
         return 0.0
-    wait = backoff_seconds(set_restarts(plan, status))
+    wait = backoff_seconds(joint_restarts(plan, status))
     return max(0.0, seconds_until(restarting.last_transition_time, wait, now))
 
 

@@ -184,7 +184,7 @@ def variables_of(recipe: KubeflowRecipe, setting: Setting, role: str, index: str
 def replicas_of(recipe: KubeflowRecipe, role: Role) -> Iterator[Replica]:
     """Yields the replicas of a role in the order of their indexes."""
     job_name = recipe.job_name(role.name)
-    # An initializer is tried a limited number of times, whatever its exit code. See `completion.MAX_ATTEMPTS`.
+    # An initializer is tried a limited number of times, whatever its exit code. See `completion.MAX_TRANSFER_ATTEMPTS`.
     is_limited = not role.restarts_together and role.container != NODE
     in_place = recipe.restart_rules and restart_policy_of(role.template) == ON_FAILURE
     for index in range(role.replicas):

@@ -33,7 +33,7 @@ def _new_spec() -> Manifest:
     return {"replicaSpecs": [master]}
 
 
-def _read_program(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _read_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
     replica_specs = spec.get("replicaSpecs") or []
     if not isinstance(replica_specs, list):
         raise FormError("nodes", "Nodes: spec.replicaSpecs must be a list; correct it in the YAML.")
@@ -49,8 +49,8 @@ def _read_program(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_program(spec: Manifest, changes: Mapping[str, Any]) -> None:
-    before = _read_program(spec)
+def _write_fields(spec: Manifest, changes: Mapping[str, Any]) -> None:
+    before = _read_fields(spec)
     replica_specs = spec.setdefault("replicaSpecs", [])
     if "nodes" in changes:
         _put_workers(replica_specs, changes["nodes"] or 0)
@@ -78,7 +78,7 @@ def _program_replicas(replica_specs: list[Any]) -> Iterator[Manifest]:
 
 def _container_of(replica: Mapping[str, Any]) -> Manifest:
     """The training container of a replica; empty if there is none."""
-    pod = mapping_at(mapping_at(replica, "template", "image"), "spec", "image")
+    pod = mapping_at(mapping_at(replica, "template", field="image"), "spec", field="image")
     containers = pod.get("containers") or []
     if not isinstance(containers, list) or not all(isinstance(container, dict) for container in containers):
         raise FormError("image", "Image: containers must be a list of mappings; correct it in the YAML.")
@@ -121,12 +121,12 @@ KIND_FORM = KindForm(
     requires_nodes=True,
     fixed_framework="TensorFlow",
     identity_fields=("RuntimeId",),
-    patterns=(
+    message_patterns=(
         ("minimum", r"\bminWorkers\b|\bautoscaling\b"),
         ("maximum", r"\b(?:spec\.)?(?:autoscaling\.)?maxWorkers\b"),
         ("nodes", r"\breplicas\b"),
     ),
     new_spec=_new_spec,
-    read_program=_read_program,
-    write_program=_write_program,
+    read_fields=_read_fields,
+    write_fields=_write_fields,
 )

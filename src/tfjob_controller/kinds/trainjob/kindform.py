@@ -1,4 +1,4 @@
-"""TrainJobs in the dashboard's form for a new job."""
+"""How the dashboard's form for a new job reads a TrainJob, and writes changed fields into it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tfjob_controller.kinds.kindform import (
 )
 
 
-def _read_program(spec: Mapping[str, Any]) -> dict[str, Any]:
-    trainer = mapping_at(spec, "trainer", "image")
+def _read_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+    trainer = mapping_at(spec, "trainer", field="image")
     nodes = number_at(spec, "numNodes", "nodes")
     return {
         "image": string_at(trainer, "image", "image"),
@@ -32,7 +32,7 @@ def _read_program(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_program(spec: Manifest, changes: Mapping[str, Any]) -> None:
+def _write_fields(spec: Manifest, changes: Mapping[str, Any]) -> None:
     if "framework" in changes:
         put(spec, "framework", changes["framework"] or None)
     if "nodes" in changes:
@@ -47,8 +47,8 @@ def _write_program(spec: Manifest, changes: Mapping[str, Any]) -> None:
             put(trainer, "command", list(changes["command"]) or None)
         if "gpus" in changes:
             put_gpus(trainer, "resourcesPerNode", changes["gpus"])
-        if not trainer:
-            del spec["trainer"]
+    if spec.get("trainer") == {}:
+        del spec["trainer"]
 
 
 KIND_FORM = KindForm(
@@ -57,13 +57,13 @@ KIND_FORM = KindForm(
     max_nodes=MAX_NODES,
     framework_hint="torch, tensorflow, jax, xgboost, mpi, plain or another one; empty lets the command or the runtime "
     "decide.",
-    patterns=(
+    message_patterns=(
         ("minimum", r"\bminNodes\b|\belasticPolicy\b"),
         ("maximum", r"\b(?:spec\.)?(?:elasticPolicy\.)?maxNodes\b"),
         ("nodes", r"\b(?:spec\.)?(?:trainer\.)?numNodes\b"),
         ("gpus", r"\bresourcesPerNode\b"),
     ),
     new_spec=lambda: {"numNodes": 1},
-    read_program=_read_program,
-    write_program=_write_program,
+    read_fields=_read_fields,
+    write_fields=_write_fields,
 )

@@ -134,7 +134,7 @@ class Correlator:
     def rest_seconds(self) -> float | None:
         """The seconds until the next write may be due if nothing is observed before; None for never."""
         longest_silent = self._series.oldest()
-        times = (self._pending.due(), longest_silent.ends_at if longest_silent is not None else None)
+        times = (self._pending.next_due(), longest_silent.ends_at if longest_silent is not None else None)
         next_time = min((time for time in times if time is not None), default=None)
         return max(0.0, next_time - self._clock.monotonic()) if next_time is not None else None
 

@@ -1,6 +1,7 @@
-"""The series of Events that have something to write, by namespace. No I/O, no threads.
+"""The series of Events that wait to be written, by namespace.
 
-Namespaces take turns, so that one with thousands of series costs others one request each.
+Namespaces take turns: however many series one has, the others wait for one of its requests per turn. No I/O and no
+lock, since one thread calls it. Times are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tfjob_controller.kube.events.series import Series
 class _NamespaceWrites:
     """What one namespace has to write; never empty."""
 
-    heap: list[tuple[float, int, Series]] = field(default_factory=list)  # (due, order, series)
+    # The time from which each series may be written, and the order of those of one time.
+    heap: list[tuple[float, int, Series]] = field(default_factory=list)
     hold_until: float = 0.0
 
     @property
-    def due(self) -> float:
+    def next_due(self) -> float:
         return max(self.heap[0][0], self.hold_until)
 
 
@@ -51,42 +53,47 @@ class PendingWrites:
         if now < self._hold_until:
             return None
         for namespace, writes in self._namespaces.items():
-            if writes.due <= now:
+            if writes.next_due <= now:
                 series = heapq.heappop(writes.heap)[2]
                 self._namespaces.move_to_end(namespace)
-                self._popped(series)
+                self._forget_popped(series)
                 return series
         return None
 
     def pop_of_largest(self) -> Series:
-        """Removes and returns a series of the namespace that has the most, but not the next one due."""
+        """Removes and returns a series of the namespace that has the most; its next one only if it is the only one.
+
+        Holds do not count. There must be a pending series.
+        """
         largest = max(self._namespaces.values(), key=lambda writes: len(writes.heap))
         series = largest.heap.pop()[2]
-        self._popped(series)
+        self._forget_popped(series)
         return series
 
-    def due(self) -> float | None:
+    def next_due(self) -> float | None:
         """When the next series may be written; None without any."""
-        return min((max(writes.due, self._hold_until) for writes in self._namespaces.values()), default=None)
+        return min((max(writes.next_due, self._hold_until) for writes in self._namespaces.values()), default=None)
 
     def expedite(self, series: Series, now: float) -> None:
-        """Makes a pending series due now."""
+        """Makes a pending series due now. A hold of its namespace still applies."""
         writes = self._namespaces[series.namespace]
         writes.heap = [(now if other is series else due, order, other) for due, order, other in writes.heap]
         heapq.heapify(writes.heap)
 
     def expedite_all(self, now: float) -> None:
+        """Makes all pending series due now, in the order in which they were due before."""
         for writes in self._namespaces.values():
             writes.heap = [(now, next(self._order), series) for _, _, series in sorted(writes.heap)]
 
     def hold(self, namespace: str, until: float) -> None:
-        """Writes nothing of a namespace that has pending series before this time."""
+        """Keeps back a namespace, which has pending series, until this time or until its last one is removed."""
         self._namespaces[namespace].hold_until = until
 
     def hold_all(self, until: float) -> None:
+        """Keeps back all series until this time, those too that are added meanwhile."""
         self._hold_until = until
 
-    def _popped(self, series: Series) -> None:
+    def _forget_popped(self, series: Series) -> None:
         series.is_pending = False
         self._count -= 1
         if not self._namespaces[series.namespace].heap:

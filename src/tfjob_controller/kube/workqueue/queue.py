@@ -179,9 +179,10 @@ class RateLimitingQueue(Generic[ItemT]):
             if is_next:
                 self._delayed_changed.notify()  # for a later item the thread need not wake yet
 
-    def add_rate_limited(self, item: ItemT, priority: int = 0) -> None:
-        """Add a failed item after the delay that the rate limiter computes."""
-        self.add_after(item, self._limiter.delay_seconds(item, self._group_of(item)), priority)
+    def add_rate_limited(self, item: ItemT, priority: int = 0, *, min_seconds: float = 0.0) -> None:
+        """Add a failed item after the delay that the rate limiter computes, but not before `min_seconds`."""
+        delay = self._limiter.delay_seconds(item, self._group_of(item))
+        self.add_after(item, max(delay, min_seconds), priority)
 
     def forget(self, item: ItemT) -> None:
         """Reset the item's failures, after its success or because it is not retried. It still has to be `done`.

@@ -7,7 +7,7 @@ import pytest
 from helpers.clusterinmemory import World, terminated, waiting
 from helpers.trainworld import IN_STEPS, ends, train_world, true_conditions, world_in_steps
 from tfjob_controller.api.common.core import Terminated
-from tfjob_controller.jobs.state.completion import CONFIG_WAIT_SECONDS, MAX_ATTEMPTS
+from tfjob_controller.jobs.state.completion import CONFIG_WAIT_SECONDS, MAX_TRANSFER_ATTEMPTS
 from tfjob_controller.jobs.state.restarts import CAP_SECONDS
 from tfjob_controller.util.timestamps import format_time
 
@@ -115,21 +115,21 @@ def fails_in_place(cluster: World, carrier: str, attempts: int) -> None:
 @pytest.mark.parametrize("carrier", [DATASET, EXPORTER])
 def test_an_initializer_or_exporter_has_a_limit_of_retries(carrier: str) -> None:
     cluster = at_step_of(carrier)
-    fails_in_place(cluster, carrier, MAX_ATTEMPTS - 1)
+    fails_in_place(cluster, carrier, MAX_TRANSFER_ATTEMPTS - 1)
     cluster.settle()
     assert cluster.job.status.state != "FAILED"
-    fails_in_place(cluster, carrier, MAX_ATTEMPTS)
+    fails_in_place(cluster, carrier, MAX_TRANSFER_ATTEMPTS)
     cluster.settle()
     status = cluster.job.status
-    assert status.reason == f"{carrier} failed: exit code 203: no connection; tried {MAX_ATTEMPTS} times"
+    assert status.reason == f"{carrier} failed: exit code 203: no connection; tried {MAX_TRANSFER_ATTEMPTS} times"
     assert (status.state, status.conditions[-1].reason) == ("FAILED", "BackoffLimitExceeded")
 
 
 def test_the_last_attempt_may_still_succeed() -> None:
     cluster = at_step_of(DATASET)
-    fails_in_place(cluster, DATASET, MAX_ATTEMPTS - 1)
+    fails_in_place(cluster, DATASET, MAX_TRANSFER_ATTEMPTS - 1)
     cluster.settle()
-    cluster.runs(DATASET, restart_count=MAX_ATTEMPTS - 1)
+    cluster.runs(DATASET, restart_count=MAX_TRANSFER_ATTEMPTS - 1)
     cluster.settle()
     assert cluster.job.status.state != "FAILED"
     ends(cluster, DATASET, MODEL)
@@ -143,7 +143,7 @@ def test_the_last_attempt_may_still_succeed() -> None:
 def test_each_pod_that_failed_is_an_attempt(evicted: dict[str, str]) -> None:
     """Where the server knows no restart policies of containers, a template says Never, or it exceeded its own limit."""
     cluster = at_step_of(DATASET)
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_TRANSFER_ATTEMPTS):
         cluster.exits(DATASET, 203, "Error", message="no connection")
         cluster.pod(DATASET, **evicted)
         cluster.settle()
@@ -153,4 +153,4 @@ def test_each_pod_that_failed_is_an_attempt(evicted: dict[str, str]) -> None:
         cluster.reap()
         cluster.settle()
     words = ": ".join(evicted.values()) or "exit code 203: no connection"
-    assert cluster.job.status.reason == f"{DATASET} failed: {words}; tried {MAX_ATTEMPTS} times"
+    assert cluster.job.status.reason == f"{DATASET} failed: {words}; tried {MAX_TRANSFER_ATTEMPTS} times"

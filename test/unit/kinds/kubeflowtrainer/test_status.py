@@ -22,7 +22,7 @@ from tfjob_controller.api.kubeflowtrainer.types import (
     KubeflowTrainJob,
     KubeflowTrainJobStatus,
 )
-from tfjob_controller.jobs.state.completion import MAX_ATTEMPTS
+from tfjob_controller.jobs.state.completion import MAX_TRANSFER_ATTEMPTS
 from tfjob_controller.jobs.state.restarts import GRACE_SECONDS
 from tfjob_controller.jobs.status.update import invalid_status
 from tfjob_controller.jobs.trainingjob import RoleStatus, TrainingStatus, is_finished
@@ -111,13 +111,13 @@ def test_a_program_that_exceeds_its_memory_is_not_restarted() -> None:
 
 def test_an_initializer_is_tried_several_times_whatever_its_exit_code() -> None:
     world = running(replicated_job("dataset-initializer", ancestor="dataset-initializer"), replicated_job(**AFTER))
-    fails_in_place(world, MAX_ATTEMPTS - 1)
+    fails_in_place(world, MAX_TRANSFER_ATTEMPTS - 1)
     world.settle()
     assert conditions_in(world) == {}
-    fails_in_place(world, MAX_ATTEMPTS)
+    fails_in_place(world, MAX_TRANSFER_ATTEMPTS)
     world.settle()
     assert "exit code 1" in conditions_in(world)["Failed"][2]
-    assert f"tried {MAX_ATTEMPTS} times" in conditions_in(world)["Failed"][2]
+    assert f"tried {MAX_TRANSFER_ATTEMPTS} times" in conditions_in(world)["Failed"][2]
 
 
 def test_suspension_and_resumption_have_upstreams_conditions() -> None:
