@@ -88,8 +88,8 @@ class FollowerStatistics:
 
 
 @dataclass(slots=True)
-class _Job:
-    """What the thread knows of one log of a job. Times are monotonic."""
+class _LogState:
+    """What the thread knows of one log. Times are monotonic."""
 
     log: FollowedLog
     notified_at: float = float("-inf")
@@ -112,7 +112,7 @@ class LogFollower:
         # The targets whose logs were read to their end.
         self._read_all: dict[LogKey, LogTarget] = {}
         # The thread's own: logs that are not complete.
-        self._jobs: dict[LogKey, _Job] = {}
+        self._logs: dict[LogKey, _LogState] = {}
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -201,10 +201,10 @@ class LogFollower:
         return wanted is None or self._read_all.get(wanted.key) == wanted
 
     def statistics(self) -> FollowerStatistics:
-        jobs, counted = list(self._jobs.values()), self._counters
+        states, counted = list(self._logs.values()), self._counters
         return FollowerStatistics(
             jobs=len(self._wanted),
-            open=sum(job.log.is_open for job in jobs),
+            open=sum(state.log.is_open for state in states),
             done=len(self._read_all),
             rounds=self._rounds,
             opened=counted.opened,
@@ -222,11 +222,11 @@ class LogFollower:
         is_full = now - self._read_at >= PERIOD_SECONDS
         if is_full:
             self._read_at = now
-        for job in self._readable():
-            if is_full or job.log.is_urgent:
-                self._take(job, job.log.read())
-        for job in self._jobs.values():
-            job.log.check()
+        for state in self._readable():
+            if is_full or state.log.is_urgent:
+                self._take(state, state.log.read())
+        for state in self._logs.values():
+            state.log.check()
         self._open()
         self._notify()
 
@@ -237,8 +237,8 @@ class LogFollower:
             self._gather()
             if not self._stop.is_set():
                 self.run_round()
-        for job in self._jobs.values():
-            job.log.close()
+        for state in self._logs.values():
+            state.log.close()
         self._selector.close()
         self._woken.close()
         self._waker.close()
@@ -254,17 +254,17 @@ class LogFollower:
             return
         rest = self._read_at + PERIOD_SECONDS - self._clock.monotonic()
         if ready and rest > 0:
-            is_urgent = any(job.log.is_urgent for job in self._jobs.values())
+            is_urgent = any(state.log.is_urgent for state in self._logs.values())
             self._clock.sleep(min(rest, _URGENT_PERIOD_SECONDS) if is_urgent else rest, self._stop)
 
     def _due_at(self) -> float:
         """When the thread has to act even if no data arrives; monotonic."""
         next_round = self._read_at + PERIOD_SECONDS
         due_at = float("inf")
-        for job in self._jobs.values():
-            of_log = max(job.log.due_at, self._open_not_before) if not job.log.is_open else job.log.due_at
-            of_news = job.notified_at + NOTIFY_SECONDS if job.has_news else float("inf")
-            due_at = min(due_at, of_log, of_news, next_round if job.log.has_more else float("inf"))
+        for state in self._logs.values():
+            of_log = max(state.log.due_at, self._open_not_before) if not state.log.is_open else state.log.due_at
+            of_news = state.notified_at + NOTIFY_SECONDS if state.has_news else float("inf")
+            due_at = min(due_at, of_log, of_news, next_round if state.log.has_more else float("inf"))
         return due_at
 
     def _wake(self) -> None:
@@ -278,44 +278,44 @@ class LogFollower:
             changed = {key: self._wanted.get(key) for key in self._changed}
             self._changed.clear()
         for key, target in changed.items():
-            job = self._jobs.get(key)
-            if job is not None and target is not None and job.log.target.is_same_log(target):
-                job.log.retarget(target)
+            state = self._logs.get(key)
+            if state is not None and target is not None and state.log.target.is_same_log(target):
+                state.log.retarget(target)
                 continue
-            if job is not None:
-                self._jobs.pop(key).log.close()
+            if state is not None:
+                self._logs.pop(key).log.close()
             if target is not None:
-                values = job.values if job is not None else self._values.get(key, {})
-                self._jobs[key] = self._job_of(target, values, has_news=job is not None and job.has_news)
+                values = state.values if state is not None else self._values.get(key, {})
+                self._logs[key] = self._state_of(target, values, has_news=state is not None and state.has_news)
 
-    def _job_of(self, target: LogTarget, before: Mapping[str, MetricValue], *, has_news: bool) -> _Job:
+    def _state_of(self, target: LogTarget, before: Mapping[str, MetricValue], *, has_news: bool) -> _LogState:
         """Keeps the known values of the metrics that are still requested, and lines of an earlier pod."""
         log_ = FollowedLog(target, self._connector, self._selector, self._clock, self._rng, self._counters)
         keeps_all = target.purpose == "checkpoints"
         values = {name: value for name, value in before.items() if keeps_all or name in target.names}
-        return _Job(log_, has_news=has_news, values=values)
+        return _LogState(log_, has_news=has_news, values=values)
 
-    def _readable(self) -> list[_Job]:
+    def _readable(self) -> list[_LogState]:
         ready = {entry.data.target.key for entry, _ in self._selector.select(0) if entry.data is not None}
-        return [job for key, job in self._jobs.items() if key in ready or job.log.has_more]
+        return [state for key, state in self._logs.items() if key in ready or state.log.has_more]
 
-    def _take(self, job: _Job, values: Mapping[str, LoggedMetric]) -> None:
+    def _take(self, state: _LogState, values: Mapping[str, LoggedMetric]) -> None:
         now = format_time(self._clock.now())
         for name, pair in values.items():
-            before = job.values.get(name)
+            before = state.values.get(name)
             new = MetricValue(pair.value, format_time(pair.logged_at) if pair.logged_at else now)
-            job.values[name] = new
-            is_repeated_line = job.log.target.purpose == "checkpoints" and new != before
-            job.has_news |= before is None or before.value != pair.value or is_repeated_line
-        drop_oldest(job.values)
+            state.values[name] = new
+            is_repeated_line = state.log.target.purpose == "checkpoints" and new != before
+            state.has_news |= before is None or before.value != pair.value or is_repeated_line
+        drop_oldest(state.values)
 
     def _open(self) -> None:
         now = self._clock.monotonic()
         if now < self._open_not_before:
             return
-        waiting = [job.log for job in self._jobs.values() if not job.log.is_open and job.log.due_at <= now]
+        waiting = [state.log for state in self._logs.values() if not state.log.is_open and state.log.due_at <= now]
         due = in_turns(sorted(waiting, key=lambda log: log.due_at), _namespace_of)
-        followed = Counter(_namespace_of(job.log) for job in self._jobs.values() if job.log.is_open)
+        followed = Counter(_namespace_of(state.log) for state in self._logs.values() if state.log.is_open)
         for log_ in due[:_OPENED_A_ROUND]:
             namespace = _namespace_of(log_)
             may_follow = followed.total() < MAX_FOLLOWED and followed[namespace] < MAX_FOLLOWED_OF_NAMESPACE
@@ -332,24 +332,24 @@ class LogFollower:
 
     def _notify(self) -> None:
         now = self._clock.monotonic()
-        for key, job in list(self._jobs.items()):
-            if not job.log.is_done and not (job.has_news and now >= job.notified_at + NOTIFY_SECONDS):
+        for key, state in list(self._logs.items()):
+            if not state.log.is_done and not (state.has_news and now >= state.notified_at + NOTIFY_SECONDS):
                 continue
-            if job.log.is_done:
-                del self._jobs[key]
-            job.has_news, job.notified_at = False, now
-            if self._publish(key, job):
+            if state.log.is_done:
+                del self._logs[key]
+            state.has_news, state.notified_at = False, now
+            if self._publish(key, state):
                 self._notifications += 1
-                self._enqueue(job.log.target.job_key)
+                self._enqueue(state.log.target.job_key)
 
-    def _publish(self, key: LogKey, job: _Job) -> bool:
-        """Makes the values visible to syncs; False if the job was forgotten meanwhile."""
+    def _publish(self, key: LogKey, state: _LogState) -> bool:
+        """Makes the values visible to syncs; False if the log was forgotten meanwhile."""
         with self._lock:
             if key not in self._wanted:
                 return False
-            self._values[key] = dict(job.values)
-            if job.log.is_done:
-                self._read_all[key] = job.log.target
+            self._values[key] = dict(state.values)
+            if state.log.is_done:
+                self._read_all[key] = state.log.target
             return True
 
 

@@ -260,7 +260,7 @@ def test_a_container_that_has_ended_is_read_to_its_end_once_more(bench: Bench) -
     assert bench.server.nobody_asks()
     assert bench.follower.has_read_all("u-job")
     assert bench.metrics() == {"loss": at("0.5", 2)}
-    assert not bench.follower._jobs, "a job that is over costs no round anything"
+    assert not bench.follower._logs, "a job that is over costs no round anything"
 
 
 def test_an_answer_that_was_followed_is_not_believed_to_be_whole(bench: Bench) -> None:
@@ -284,7 +284,7 @@ def test_one_that_does_not_end_with_its_container_is_asked_for_again(bench: Benc
     bench.follow(pod())
     asked = bench.asked()
     asked.begin()
-    bench.until(lambda: bench.follower._jobs["u-job", "metrics"].log._may_be_silent)
+    bench.until(lambda: bench.follower._logs["u-job", "metrics"].log._may_be_silent)
     bench.follow(pod(state=ENDED))
     bench.follower.run_round()
     last = bench.asked(GRACE_SECONDS)
@@ -369,7 +369,7 @@ def test_silence_is_nothing_bad_but_is_not_believed_for_ever(bench: Bench) -> No
     bench.follow(pod())
     asked = bench.asked()
     asked.begin()
-    bench.until(lambda: bench.follower._jobs["u-job", "metrics"].log._may_be_silent)
+    bench.until(lambda: bench.follower._logs["u-job", "metrics"].log._may_be_silent)
     bench.clock.advance(QUIET_SECONDS - A_WHILE)
     bench.follower.run_round()
     assert bench.follower.statistics().opened == 1
@@ -618,4 +618,4 @@ def test_of_lines_without_end_only_the_last_take_memory(bench: Bench) -> None:
     saver.say(*(said(3, step) for step in range(1000, 1010)))
     bench.until(lambda: steps(bench)[-1] == 1009)
     assert len(steps(bench)) == MAX_KEPT_LINES
-    assert len(bench.follower._jobs["u-job", "checkpoints"].log._latest) == MAX_KEPT_LINES
+    assert len(bench.follower._logs["u-job", "checkpoints"].log._latest) == MAX_KEPT_LINES
