@@ -8,9 +8,10 @@ threads, and the only time is `now`, which a test sets. The job is a TFJob unles
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -40,6 +41,7 @@ from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL, Gang
 from tfjob_controller.api.tfjob.status import TFJobStatus
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, TFJob
+from tfjob_controller.controller.decoders import decode_autoscaler
 from tfjob_controller.jobs.actions.model import Actions, Patch
 from tfjob_controller.jobs.actions.planner import plan_actions
 from tfjob_controller.jobs.conditions import StatusEvent
@@ -63,12 +65,12 @@ LOST_SECONDS = GRACE_SECONDS + LOST_AFTER_SECONDS
 _uids = itertools.count(1)
 
 
-# The field and the type of the objects of which a job has one, by kind.
-_SINGLE: Mapping[str, tuple[str, Any]] = {
-    "Gang": ("gang", Gang),
-    "PodGroup": ("pod_group", PodGroup),
-    "Workload": ("pod_group", PodGroup),
-    "HorizontalPodAutoscaler": ("autoscaler", HorizontalPodAutoscaler),
+# The field of the objects of which a job has one, by kind, and how they are decoded.
+_SINGLE: Mapping[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "Gang": ("gang", partial(msgspec.convert, type=Gang)),
+    "PodGroup": ("pod_group", partial(msgspec.convert, type=PodGroup)),
+    "Workload": ("pod_group", partial(msgspec.convert, type=PodGroup)),
+    "HorizontalPodAutoscaler": ("autoscaler", lambda body: decode_autoscaler(msgspec.json.encode(body))),
 }
 
 
@@ -308,8 +310,8 @@ class World:
         self._put_single(patch.resource.kind, merged(msgspec.to_builtins(old), patch.body))
 
     def _put_single(self, kind: str, body: dict[str, Any]) -> None:
-        name, type_ = _SINGLE[kind]
-        setattr(self, name, msgspec.convert(body, type_))
+        name, decode = _SINGLE[kind]
+        setattr(self, name, decode(body))
 
     def _resize_job(self, name: str, spec: dict[str, int]) -> None:
         """As the Job controller does: it deletes the unfinished pods of the indexes that are left out."""

@@ -23,6 +23,7 @@ from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
 from tfjob_controller.api.kubeflowv1.types import MPI_JOB, V1_KINDS, V1_RESOURCES
 from tfjob_controller.client import Client, ClientError
+from tfjob_controller.jobs.actions.children import autoscaler_digest
 from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS
 
 pytestmark = pytest.mark.cluster
@@ -120,6 +121,44 @@ def test_a_pod_that_a_signal_has_ended_is_replaced_and_an_error_ends_the_job(clu
     trial.exits("worker-1", 1)
     trial.await_conditions(("Created", True), ("Running", False), ("Failed", True))
     assert sorted(trial.children("pods")) == ["worker-0", "worker-1"]
+
+
+def test_kubernetes_scales_an_elastic_pytorchjob_by_its_autoscaler(cluster: Cluster, namespace: str) -> None:
+    target = {"type": "AverageValue", "averageValue": "1024Mi"}
+    metrics = [{"type": "Resource", "resource": {"name": "memory", "target": target}}]
+    policy = {"minReplicas": 1, "maxReplicas": 3, "metrics": metrics}
+    replicas = {"Worker": 1}
+    suspended = {"suspend": True}
+    trial = Trial(cluster.api, namespace, "PyTorchJob", "scaled", replicas, elasticPolicy=policy, runPolicy=suspended)
+    trial.await_conditions(("Created", True), ("Suspended", True))
+    job_path = f"{V1_RESOURCES['PyTorchJob'].path(namespace)}/{trial.name}"
+    job, path = cluster.api.get(job_path), f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+
+    def autoscalers() -> list[Object]:
+        return [found for found in cluster.api.list(path) if found["metadata"]["name"] == trial.name]
+
+    # As training-operator makes it.
+    reference = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": trial.name}
+    owner = {**reference, "uid": job["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}
+    spec = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 9}
+    created = cluster.api.create(path, {"metadata": {"name": trial.name, "ownerReferences": [owner]}, "spec": spec})
+    trial.change({"runPolicy": {"suspend": False}})
+    (taken,) = until(autoscalers, lambda found: [each["spec"]["maxReplicas"] for each in found] == [3])
+    assert taken["metadata"]["uid"] == created["metadata"]["uid"]
+    assert taken["spec"]["metrics"][0]["resource"]["target"]["averageValue"] == "1Gi"
+    # So the controller writes it no more.
+    assert autoscaler_digest(taken["spec"]) == autoscaler_digest({"scaleTargetRef": reference, "metrics": metrics})
+
+    cluster.api.patch(f"{job_path}/scale", {"spec": {"replicas": 3}})
+    trial.await_children("worker-0", "worker-1", "worker-2")
+    scale = until(lambda: cluster.api.get(f"{job_path}/scale"), lambda scale: scale["status"]["replicas"] == 3)
+    selected = cluster.api.list(f"/api/v1/namespaces/{namespace}/pods", scale["status"]["selector"])
+    assert len(selected) == 3
+
+    trial.change({"runPolicy": {"suspend": True}})
+    until(autoscalers, lambda found: found == [])
+    trial.change({"runPolicy": {"suspend": False}})
+    until(autoscalers, lambda found: [each["spec"]["maxReplicas"] for each in found] == [3])
 
 
 @pytest.fixture(scope="module")

@@ -263,6 +263,21 @@ def test_only_what_a_launcher_needs_passes_the_policies(site: Site) -> None:
             assert_refused(user, rule, "PATCH", site.path(plural, name), change)
 
 
+def test_a_pytorchjob_is_scaled_only_by_the_autoscaler_that_it_controls(site: Site) -> None:
+    path, name = f"/apis/autoscaling/v2/namespaces/{site.namespace}/horizontalpodautoscalers", "policed"
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name}
+
+    def body(target: Object) -> Object:
+        metadata = {"name": name, "ownerReferences": [{**job, "uid": "1", "controller": True}]}
+        return {"metadata": metadata, "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2}}
+
+    rule = "the controller writes only HorizontalPodAutoscalers that scale the job that controls them"
+    with closing(site.api.as_token(site.token)) as user:
+        for other in ({"name": "another"}, {"kind": "TFJob"}, {"apiVersion": "apps/v1", "kind": "Deployment"}):
+            assert_refused(user, rule, "POST", path, body({**job, **other}))
+        assert attempt(user, "POST", path, body(job), dryRun="All") == ""
+
+
 def test_what_others_own_is_not_changed(site: Site) -> None:
     name = "policed-launcher"
     path = site.path("serviceaccounts", name)

@@ -123,7 +123,7 @@ def child_kinds(
         kinds.append(ChildKind(GANGS.with_decoder(decode_job_gang), BY_OWNER, state_matters, gang_priority, 0.0))
     if pod_groups is not None:
         kinds.append(ChildKind(pod_groups.with_decoder(decode_pod_group), BY_OWNER, state_matters))
-    if has_jobs and HORIZONTAL_POD_AUTOSCALERS in optional:
+    if HORIZONTAL_POD_AUTOSCALERS in optional:
         resource = HORIZONTAL_POD_AUTOSCALERS.with_decoder(decode_autoscaler)
         kinds.append(ChildKind(resource, BY_OWNER, autoscaler_matters, is_optional=True))
     return kinds

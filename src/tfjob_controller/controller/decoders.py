@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import (
     JOBS,
+    AutoscalerSpec,
     BatchJob,
     Condition,
     ConfigMap,
@@ -38,7 +39,7 @@ from tfjob_controller.api.gang import (
     Gang,
     gang_decoder,
 )
-from tfjob_controller.jobs.actions.children import METRICS_HASH, content_digest
+from tfjob_controller.jobs.actions.children import autoscaler_digest, content_digest
 from tfjob_controller.jobs.gang.assignment import NODE_LABEL
 from tfjob_controller.jobs.gang.podgroup import GROUP_LABEL
 from tfjob_controller.jobs.naming import (
@@ -68,7 +69,6 @@ LABELS = (
     KUBEFLOW,
     MEMBER_KIND_LABEL,
     MEMBER_LABEL,
-    METRICS_HASH,
     NODE_LABEL,
     OPERATOR_NAME_LABEL,
     POD_JOB_NAME,
@@ -102,7 +102,6 @@ decode_config_map = kept_decoder(ConfigMap, LABELS, owns=_JOBS_CHILDREN)
 decode_secret = kept_decoder(Secret, LABELS, owns=_JOBS_CHILDREN)
 decode_claim = kept_decoder(PersistentVolumeClaim, LABELS, owns=_JOBS_CHILDREN)
 decode_owned_object = kept_decoder(OwnedObject, LABELS, owns=_JOBS_CHILDREN)
-decode_autoscaler = kept_decoder(HorizontalPodAutoscaler, LABELS, owns=_JOBS_CHILDREN)
 decode_job_gang: Callable[[bytes | msgspec.Raw], Gang] = gang_decoder(LABELS, owns=_JOBS_CHILDREN)
 
 _decode_job = kept_decoder(BatchJob, LABELS, owns=_JOBS_CHILDREN)
@@ -263,6 +262,40 @@ def decode_filled_role(raw: bytes | msgspec.Raw) -> OwnedObject:
     """Decodes a Role whose content the controller changes, of which the digest is kept."""
     role = _decode_filled_role(raw)
     return OwnedObject(role.metadata, _digest("rules", role.rules, b"["))
+
+
+class _FilledAutoscalerSpec(_Value, frozen=True):
+    min_replicas: int = 1
+    max_replicas: int = 0
+    scale_target_ref: msgspec.Raw = _NULL
+    metrics: msgspec.Raw = _NULL
+
+
+class _FilledAutoscaler(_Value, frozen=True):
+    metadata: ObjectMeta
+    spec: _FilledAutoscalerSpec = _FilledAutoscalerSpec()
+
+
+_decode_filled_autoscaler = kept_decoder(_FilledAutoscaler, LABELS, owns=_JOBS_CHILDREN)
+# More than the metrics of a job have that is run.
+_MOST_FIELDS = 20_000
+
+
+def decode_autoscaler(raw: bytes | msgspec.Raw) -> HorizontalPodAutoscaler:
+    """Decodes a HorizontalPodAutoscaler, of whose target and metrics the digest is kept."""
+    found = _decode_filled_autoscaler(raw)
+    spec = found.spec
+    kept = AutoscalerSpec(spec.min_replicas, spec.max_replicas, _autoscaler_digest(spec))
+    return HorizontalPodAutoscaler(found.metadata, kept)
+
+
+def _autoscaler_digest(spec: _FilledAutoscalerSpec) -> str:
+    """The digest; empty if there are no metrics, or more than any of the controller's has."""
+    target, metrics = bytes(spec.scale_target_ref), bytes(spec.metrics)
+    size, fields = len(target) + len(metrics), target.count(b'":') + metrics.count(b'":')
+    if metrics == bytes(_NULL) or size > _MOST_BYTES or fields > _MOST_FIELDS:
+        return ""
+    return autoscaler_digest({"scaleTargetRef": msgspec.json.decode(target), "metrics": msgspec.json.decode(metrics)})
 
 
 def _digest(name: str, content: msgspec.Raw, mark: bytes) -> str:

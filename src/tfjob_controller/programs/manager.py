@@ -139,7 +139,7 @@ class Manager:
             self._clock,
             list(self.jobs.values()),
             gangs=gangs.has_gangs,
-            optional=[child for kind in kinds for child in kind.optional_children],
+            optional=[child for kind in kinds if kind.children_of is None for child in kind.optional_children],
             pod_groups=gangs.pod_groups,
         )
         self._rights = WatchRights(self.transport, self.caches.informers.watched, self._clock)

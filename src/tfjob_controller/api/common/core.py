@@ -160,8 +160,11 @@ class Secret(_Value, frozen=True):
 
 
 class AutoscalerSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The bounds, and the digest of target and metrics (`jobs.actions.children.autoscaler_digest`)."""
+
     min_replicas: int = 1
     max_replicas: int = 0
+    digest: str = ""
 
 
 class HorizontalPodAutoscaler(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -19,6 +19,7 @@ Nothing in the template depends on the number of replicas, so a resize changes `
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from base64 import b64encode
 from collections.abc import Collection, Mapping
@@ -39,6 +40,7 @@ from tfjob_controller.api.common.core import (
     HorizontalPodAutoscaler,
 )
 from tfjob_controller.api.common.policies import BY_RESTART, NEVER, ON_FAILURE
+from tfjob_controller.api.common.quantity import milli_of
 from tfjob_controller.api.gang import COMPLETION_INDEX_LABEL
 from tfjob_controller.jobs.gang.assignment import (
     MemberAssignment,
@@ -68,11 +70,10 @@ from tfjob_controller.kube.meta import Object, Resource
 
 Body = dict[str, Any]
 
-# On the HorizontalPodAutoscaler.
-METRICS_HASH = "kubeflow.org/metrics-hash"
-
 # Variables of the training containers of a job with autoscaling.totalSteps: the total, and the share of this worker.
 TOTAL_STEPS, STEPS = "TFJOB_TOTAL_STEPS", "TFJOB_STEPS"
+# The fields of a metric's target that are quantities.
+_QUANTITIES = ("averageValue", "value")
 # The kubelet copies the end of the log into the pod's status. It shows why a program failed and how many steps it had
 # completed, also when the log is gone.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -243,34 +244,54 @@ def content_digest(content: Any) -> str:
 
 
 def build_autoscaler(plan: Plan) -> Body:
-    """Returns the HorizontalPodAutoscaler of an elastic job, by which Kubernetes writes the job's `scale`.
-
-    A label has a hash of the metrics, because the API server stores quantities in another notation than they were given
-    in.
-    """
+    """Returns the HorizontalPodAutoscaler of an elastic job, by which Kubernetes writes the job's `scale`."""
     identity, resource = plan.identity, HORIZONTAL_POD_AUTOSCALERS
-    metadata = identity.metadata_of(identity.job_name, {**identity.labels, METRICS_HASH: _metrics_hash(plan)})
-    (owner,) = metadata["ownerReferences"]
-    target = {name: owner[name] for name in ("apiVersion", "kind", "name")}
-    spec = {"scaleTargetRef": target, **_autoscaler_settings(plan)}
+    metadata = identity.metadata_of(identity.job_name, identity.labels)
+    spec = _autoscaler_settings(plan)
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
 def autoscaler_patch(plan: Plan, autoscaler: HorizontalPodAutoscaler) -> Body | None:
-    """Returns the merge patch that updates bounds and metrics; None if they are up to date."""
-    bounds, digest = (autoscaler.spec.min_replicas, autoscaler.spec.max_replicas), _metrics_hash(plan)
-    if bounds == plan.scaling.worker_bounds and autoscaler.metadata.labels.get(METRICS_HASH) == digest:
+    """Returns the merge patch that updates target, bounds and metrics; None if they are up to date.
+
+    `spec.behavior`, which no job has, stays as others set it.
+    """
+    settings, spec = _autoscaler_settings(plan), autoscaler.spec
+    bounds = (spec.min_replicas, spec.max_replicas)
+    if bounds == plan.scaling.worker_bounds and spec.digest == autoscaler_digest(settings):
         return None
-    return {"metadata": {"labels": {METRICS_HASH: digest}}, "spec": _autoscaler_settings(plan)}
+    return {"spec": settings}
+
+
+def autoscaler_digest(settings: Mapping[str, Any]) -> str:
+    """Returns a digest of target and metrics which does not depend on the notation of quantities.
+
+    The API server stores quantities in its own notation, and leaves out what is empty.
+    """
+    return content_digest([_canonical(settings.get(name)) for name in ("scaleTargetRef", "metrics")])
+
+
+def _canonical(value: Any, name: str = "") -> Any:
+    if isinstance(value, Mapping):
+        parts = {key: _canonical(part, key) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in (None, "", {}, [])}
+    if isinstance(value, list | tuple):
+        return [_canonical(part) for part in value]
+    if name in _QUANTITIES:
+        # Autoscalers compare thousandths.
+        with contextlib.suppress(ValueError):
+            return milli_of(str(value))
+    return value
 
 
 def _autoscaler_settings(plan: Plan) -> Body:
-    least, most = plan.scaling.worker_bounds or (1, 1)
-    return {"minReplicas": least, "maxReplicas": most, "metrics": list(plan.scaling.metrics)}
-
-
-def _metrics_hash(plan: Plan) -> str:
-    return content_digest(plan.scaling.metrics)
+    owner, (least, most) = plan.identity.owner, plan.scaling.worker_bounds or (1, 1)
+    return {
+        "scaleTargetRef": {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name},
+        "minReplicas": least,
+        "maxReplicas": most,
+        "metrics": list(plan.scaling.metrics),
+    }
 
 
 def _labels(plan: Plan, replica: Replica) -> dict[str, str]:

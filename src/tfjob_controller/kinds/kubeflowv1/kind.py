@@ -6,17 +6,19 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from cachetools import LRUCache
 
+from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS
 from tfjob_controller.api.common.record import record_patch
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
 from tfjob_controller.api.kubeflowv1.types import (
     MANAGED_HERE,
     MPI_JOB,
+    PYTORCH_JOB,
     V1_KINDS,
     V1_RESOURCES,
     V1Job,
@@ -54,6 +56,11 @@ _SERIES = JobSeries("kubeflow_v1_job", frameworks=tuple((kind.kind, kind.framewo
 _REMEMBERED = 50_000
 
 
+def _optional_children(kind: str) -> Collection[Resource[Object]]:
+    """Returns the kinds of children without which a job of this kind runs as well."""
+    return (HORIZONTAL_POD_AUTOSCALERS,) if kind == PYTORCH_JOB else ()
+
+
 class V1Caches:
     """The informers of one kind of jobs and of what such jobs own. `namespace` "" means all namespaces."""
 
@@ -75,6 +82,7 @@ class V1Caches:
             pod_groups=gangs.pod_groups,
             has_jobs=False,
             has_objects=resource.kind == MPI_JOB,
+            optional=_optional_children(resource.kind),
             selector=f"{OPERATOR_NAME_LABEL}={operator_name}",
         )
 
@@ -165,6 +173,7 @@ def _kind(name: str) -> Kind:
         queue_page=f"{resource.plural}-v1",
         series=_SERIES,
         is_scaled=False,
+        optional_children=_optional_children(name),
         is_enabled=lambda options: name in options.kubeflow_v1_api,
         new_caches=partial(V1Caches, resource),
         children_of=lambda caches: caches.children,

@@ -50,6 +50,7 @@ from tfjob_controller.jobs.plan.model import (
     Replica,
     Role,
     RunPolicy,
+    ScalingPolicy,
     UnplannableError,
 )
 from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of, with_env, with_spec
@@ -122,6 +123,7 @@ def build_v1_plan(
         ),
         environment=lambda replica: {},
         scheduling=PodScheduling(**gang_fields(job, gangs, replicas, carrier)),
+        scaling=_scaling(job),
         carrier=carrier,
         objects=mpi.objects_of(job) if job.kind == MPI_JOB else (),
     )
@@ -158,6 +160,17 @@ def _needed(job: V1Job, deciding: str, replicas: Sequence[Replica]) -> tuple[Rep
 def _needs_one(job: V1Job, deciding: str) -> bool:
     """Reports whether one worker of an elastic PyTorchJob suffices: torchrun ends all of them together."""
     return job.kind == PYTORCH_JOB and deciding == WORKER and job.spec.elastic_policy is not None
+
+
+def _scaling(job: V1Job) -> ScalingPolicy:
+    """Returns the bounds and metrics by which Kubernetes resizes a PyTorchJob; nothing else resizes these jobs."""
+    policy = job.spec.elastic_policy
+    if job.kind != PYTORCH_JOB or policy is None or not policy.metrics:
+        return ScalingPolicy()
+    least, most = policy.min_replicas, policy.max_replicas
+    return ScalingPolicy(
+        worker_bounds=(1 if least is None else least, 1 if most is None else most), metrics=policy.metrics
+    )
 
 
 def _may_fail(job: V1Job, role: Role) -> bool:

@@ -8,7 +8,7 @@ from helpers.clusterinmemory import World
 from helpers.trainworld import ends, running_train_world, train_plan
 from tfjob_controller.api.common.core import HorizontalPodAutoscaler
 from tfjob_controller.api.trainjob.types import ElasticPolicy
-from tfjob_controller.jobs.actions.children import METRICS_HASH, build_autoscaler
+from tfjob_controller.jobs.actions.children import autoscaler_digest, build_autoscaler
 from tfjob_controller.jobs.plan.gangterms import (
     ALWAYS,
     OFF,
@@ -63,10 +63,10 @@ def test_it_is_made_with_the_job_and_made_again_if_it_is_lost() -> None:
 
 def test_it_follows_the_metrics() -> None:
     cluster = running(CPU)
-    before = autoscaler_of(cluster).metadata.labels[METRICS_HASH]
+    before = autoscaler_of(cluster).spec.digest
     cluster.change(elastic_policy=elastic(CPU, MEMORY))
     cluster.settle()
-    assert autoscaler_of(cluster).metadata.labels[METRICS_HASH] != before
+    assert autoscaler_of(cluster).spec.digest not in (before, "")
     cluster.change(elastic_policy=elastic())
     cluster.settle()
     assert cluster.autoscaler is None
@@ -76,7 +76,7 @@ def test_it_follows_the_bounds_and_what_others_change_of_them() -> None:
     cluster = running(CPU)
     found = autoscaler_of(cluster)
     for least, most in ((1, 6), (2, 9)):
-        cluster.autoscaler = HorizontalPodAutoscaler(found.metadata, type(found.spec)(least, most))
+        cluster.autoscaler = HorizontalPodAutoscaler(found.metadata, type(found.spec)(least, most, found.spec.digest))
         cluster.settle()
         assert (autoscaler_of(cluster).spec.min_replicas, autoscaler_of(cluster).spec.max_replicas) == (2, 6)
 
@@ -107,3 +107,14 @@ def test_the_gang_scheduler_does_not_resize_what_it_resizes() -> None:
         plan = train_plan(nodes=3, gangs=gangs, **TORCHRUN, elasticPolicy=policy)
         assert plan.scheduling.gang is not None
         assert (plan.scaling.autoscaling, plan.scheduling.gang.max_workers) == (autoscaling, most)
+
+
+def test_metrics_are_the_same_in_the_notation_of_the_api_server() -> None:
+    def digest(value: str | int, **fields: Any) -> str:
+        target = {"type": "Value", "value": value}
+        metric = {"describedObject": {"kind": "Service", "name": "a"}, "metric": {"name": "rate"}, "target": target}
+        return autoscaler_digest({"metrics": [{"type": "Object", "object": metric, **fields}]})
+
+    assert digest("1000m") == digest("1") == digest(1) == digest("1.0", external=None, pods={})
+    assert digest("1") != digest("1100m")
+    assert digest("1") != digest("x")
