@@ -149,6 +149,18 @@ class RunOptions:
         "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest",
         "Image of the init container that copies kubectl into the folder $TARGET_DIR of the launcher of an MPIJob.",
     )
+    pytorch_init_container_image: str = option(
+        TEXT, "alpine:3.10", "Image of the init container with which workers of a PyTorchJob wait for the master."
+    )
+    pytorch_init_container_max_tries: int = option(
+        COUNT, "100", "How often it looks up the name of the master, every two seconds, before it fails."
+    )
+    pytorch_init_container_template_file: str = option(
+        FILE,
+        "/etc/config/initContainer.yaml",
+        "YAML list of the init containers in the place of that one, in which {{.MasterAddr}}, {{.InitContainerImage}} "
+        "and {{.MaxTries}} are replaced; read once at the start. The default is used if it exists.",
+    )
     progress_server: bool = option(
         SWITCH,
         "false",

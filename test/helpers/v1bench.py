@@ -19,6 +19,7 @@ from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.kinds.kubeflowv1.kind import V1_JOB_KINDS, V1Adapter, V1Caches
+from tfjob_controller.kinds.kubeflowv1.plan import DEFAULT_CONTAINERS, AddedContainers
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.telemetry.jobmetrics import JobMetrics
 from tfjob_controller.util.timestamps import format_time
@@ -29,10 +30,12 @@ NAME = "example-job"
 class V1Bench:
     """See the module. Pods run and end when a test says so."""
 
-    def __init__(self, kind: str = "TFJob", gangs: GangPolicy = NO_GANGS) -> None:
+    def __init__(
+        self, kind: str = "TFJob", gangs: GangPolicy = NO_GANGS, added: AddedContainers = DEFAULT_CONTAINERS
+    ) -> None:
         self.clock = FakeClock()
         self.api = MemoryApi(self.clock)
-        self.kind, self.resource = kind, V1_RESOURCES[kind]
+        self.kind, self.resource, self.added = kind, V1_RESOURCES[kind], added
         self.recorder, self.registry = Recorded(self.api, kind), CollectorRegistry()
         self.metrics = JobMetrics(self.registry, V1_JOB_KINDS[0].series)
         self.path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/{self.resource.plural}"
@@ -56,7 +59,7 @@ class V1Bench:
     def new_reconciler(self) -> Reconciler[V1Job]:
         """Returns the reconciler of a restarted process, without any state of the first one."""
         return Reconciler(
-            V1Adapter(self.resource, self.clock, gangs=self.gangs),
+            V1Adapter(self.resource, self.clock, gangs=self.gangs, added=self.added),
             ResourceClient(self.api, self.resource),
             self.caches.jobs.store,
             self.caches.children.snapshots(),

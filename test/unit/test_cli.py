@@ -91,6 +91,19 @@ def test_a_config_file_that_cannot_be_used_is_named(
     assert error.count("\n") == 1
 
 
+def test_a_template_of_init_containers_that_cannot_be_used_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig, template = tmp_path / "kubeconfig", tmp_path / "template.yaml"
+    cluster = "{name: a, cluster: {server: http://127.0.0.1:9}}"
+    contexts = "contexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
+    kubeconfig.write_text(f"apiVersion: v1\nkind: Config\nclusters: [{cluster}]\n{contexts}")
+    template.write_text("name: wait")
+    flags = [f"--kubeconfig={kubeconfig}", f"--pytorch-init-container-template-file={template}"]
+    assert cli.main(["run", *flags]) == 2
+    assert capsys.readouterr().err.endswith(f"{template}: must be a list of containers\n")
+
+
 def ended(*arguments: str, output: int) -> tuple[int, str]:
     """The exit code and the standard error of the program, which writes to this descriptor."""
     command = [sys.executable, "-m", "tfjob_controller", *arguments]

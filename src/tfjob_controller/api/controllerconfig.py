@@ -119,7 +119,7 @@ def read_controller_config(path: str) -> ControllerConfig:
 def parse_controller_config(text: str, source: str = "controller config") -> ControllerConfig:
     """The config in a YAML text; an empty text gives the defaults. `source` names the file in errors."""
     try:
-        file = _read(_loaded(text), _File, "")
+        file = _read(loaded(text), _File, "")
         return ControllerConfig(
             file.tf_image,
             file.initializer_image,
@@ -132,7 +132,8 @@ def parse_controller_config(text: str, source: str = "controller config") -> Con
         raise ConfigError(f"{source}: {error}") from None
 
 
-def _loaded(text: str) -> object:
+def loaded(text: str) -> object:
+    """The value of a YAML text; an empty mapping for an empty one. Raises `ConfigError`."""
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 -- it is a safe one
     except yaml.YAMLError as error:

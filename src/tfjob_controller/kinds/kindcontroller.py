@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tfjob_controller.api.common.core import decode_scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
+from tfjob_controller.api.masterwait import MasterWait
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import TriggerLog
 from tfjob_controller.controller.kind import KindAdapter, KindCaches
@@ -42,8 +43,8 @@ class Shared:
     """The parts that all kinds share.
 
     `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number. With `traces` the
-    triggers of syncs are logged. `kubectl_image` is for launchers of MPIJobs. `restart_rules` (see
-    `jobs.actions.children`) and `progress_server` are known once the API server's version is.
+    triggers of syncs are logged. `kubectl_image` is for launchers of MPIJobs, `master_wait` for workers of PyTorchJobs.
+    `restart_rules` (see `jobs.actions.children`) and `progress_server` are known once the API server's version is.
     """
 
     requester: Requester
@@ -59,6 +60,7 @@ class Shared:
     most_of_namespace: int | None
     traces: bool
     kubectl_image: str
+    master_wait: MasterWait
     restart_rules: bool = False
     progress_server: ProgressServer | None = None
 

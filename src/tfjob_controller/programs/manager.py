@@ -28,6 +28,7 @@ import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, read_controller_config
+from tfjob_controller.api.masterwait import read_wait
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.podevents import PodEvents
 from tfjob_controller.controller.writer import Fanout
@@ -110,6 +111,12 @@ class Manager:
         clock: Clock | None = None,
         exit_process: Callable[[int], None] = os._exit,
     ) -> None:
+        # A file that cannot be used is reported before anything starts.
+        master_wait = read_wait(
+            options.pytorch_init_container_template_file,
+            options.pytorch_init_container_image,
+            options.pytorch_init_container_max_tries,
+        )
         self._options = options
         self._stop = stop
         clock = clock or RealClock()
@@ -168,6 +175,7 @@ class Manager:
             most_of_namespace=workers_of_namespace(options),
             traces=options.log_level == DEBUG,
             kubectl_image=options.mpi_kubectl_delivery_image,
+            master_wait=master_wait,
         )
         self._kinds = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
         self._progress = self._new_progress_serving(config.namespace)

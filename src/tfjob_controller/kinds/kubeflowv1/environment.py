@@ -33,6 +33,7 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1ElasticPolicy,
     V1Job,
 )
+from tfjob_controller.api.masterwait import MasterWait
 from tfjob_controller.jobs.frameworks.environment import TF_CONFIG, tf_config_environment
 from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of
 from tfjob_controller.kinds.kubeflowv1 import mpi
@@ -53,8 +54,6 @@ _POD_IP = "POD_IP_DUMMY"
 # A number as strconv.Atoi of Go reads it; longer ones are not in its range.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
-INIT_CONTAINER = "init-pytorch"
-
 
 @dataclass(frozen=True, slots=True)
 class PodEnvironment:
@@ -65,18 +64,6 @@ class PodEnvironment:
 
     variables: tuple[EnvVar, ...]
     container: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MasterWait:
-    """How a PyTorch worker waits until the name of the master resolves. The defaults are those of training-operator."""
-
-    image: str = "alpine:3.10"
-    max_tries: int = 100
-    interval_seconds: int = 2
-
-
-DEFAULT_WAIT = MasterWait()
 
 
 def pod_name(job_name: str, replica_type: str, index: int) -> str:
@@ -107,29 +94,11 @@ def variables_of(job: V1Job, cluster_domain: str) -> Callable[[str, int], PodEnv
     return environment
 
 
-def init_containers_of(job: V1Job, replica_type: str, wait: MasterWait = DEFAULT_WAIT) -> tuple[Mapping[str, Any], ...]:
+def init_containers_of(job: V1Job, replica_type: str, wait: MasterWait) -> Sequence[Mapping[str, Any]]:
     """Returns the init containers that a replica gets after those of its template."""
     if job.kind != PYTORCH_JOB or replica_type != WORKER or MASTER not in job.spec.replica_specs:
         return ()
-    master = _address(job, MASTER)
-    script = (
-        f"for attempt in $(seq {wait.max_tries}); do "
-        f"nslookup {master} && exit 0; "
-        f"echo waiting for {master}; sleep {wait.interval_seconds}; "
-        "done; exit 1"
-    )
-    return (
-        {
-            "name": INIT_CONTAINER,
-            "image": wait.image,
-            "imagePullPolicy": "IfNotPresent",
-            "command": ["sh", "-c", script],
-            "resources": {
-                "requests": {"cpu": "50m", "memory": "10Mi"},
-                "limits": {"cpu": "100m", "memory": "20Mi"},
-            },
-        },
-    )
+    return wait.containers(_address(job, MASTER))
 
 
 def _entry(name: str, value: _Value) -> EnvVar:

@@ -34,8 +34,7 @@ from tfjob_controller.jobs.status.summary import as_finished
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowv1.gang import gang_problem
-from tfjob_controller.kinds.kubeflowv1.mpi import DEFAULT_KUBECTL_IMAGE
-from tfjob_controller.kinds.kubeflowv1.plan import build_v1_plan
+from tfjob_controller.kinds.kubeflowv1.plan import DEFAULT_CONTAINERS, AddedContainers, build_v1_plan
 from tfjob_controller.kinds.kubeflowv1.status import events_of, record_of, recorded_status, wire_status
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.codec import status_patch
@@ -106,13 +105,13 @@ class V1Adapter:
         clock: Clock,
         cluster_domain: str = "",
         gangs: GangPolicy = NO_GANGS,
-        kubectl_image: str = DEFAULT_KUBECTL_IMAGE,
+        added: AddedContainers = DEFAULT_CONTAINERS,
     ) -> None:
         """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes.
 
-        `kubectl_image` is the image from which the launchers of MPIJobs get kubectl.
+        `added` are the init containers that pods get.
         """
-        self._cluster_domain, self._gangs, self._kubectl_image = cluster_domain, gangs, kubectl_image
+        self._cluster_domain, self._gangs, self._added = cluster_domain, gangs, added
         self.resource: Resource[Object] = resource
         self._clock = clock
         # The UIDs of finished jobs that are cleaned up: their status has no field for it.
@@ -132,7 +131,7 @@ class V1Adapter:
         return problem(job) or gang_problem(job, self._gangs)
 
     def plan(self, job: V1Job) -> Plan:
-        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs, self._kubectl_image)
+        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs, self._added)
 
     def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         record = record_of(job, status)
@@ -161,7 +160,8 @@ def v1_work(job: V1Job, is_cleaned_up: Callable[[V1Job], bool] = lambda job: Tru
 
 def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:
     domain = os.environ.get(_CLUSTER_DOMAIN, "")
-    return V1Adapter(resource, shared.clock, domain, shared.gangs, shared.kubectl_image)
+    added = AddedContainers(shared.master_wait, shared.kubectl_image)
+    return V1Adapter(resource, shared.clock, domain, shared.gangs, added)
 
 
 def _kind(name: str) -> Kind:

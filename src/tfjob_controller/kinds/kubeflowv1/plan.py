@@ -34,6 +34,7 @@ from tfjob_controller.api.kubeflowv1.types import (
     V1Kind,
     V1ReplicaSpec,
 )
+from tfjob_controller.api.masterwait import MasterWait, default_wait
 from tfjob_controller.jobs.naming import (
     JOB_NAME_LABEL,
     OPERATOR_NAME_LABEL,
@@ -56,7 +57,6 @@ from tfjob_controller.jobs.plan.model import (
 from tfjob_controller.jobs.podtemplate.merge import container_of, spec_of, with_env, with_spec
 from tfjob_controller.kinds.kubeflowv1 import mpi
 from tfjob_controller.kinds.kubeflowv1.environment import (
-    INIT_CONTAINER,
     PodEnvironment,
     container_name,
     init_containers_of,
@@ -70,20 +70,31 @@ JOB_ROLE_LABEL = "training.kubeflow.org/job-role"
 _MASTER_ROLE = "master"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class AddedContainers:
+    """The init containers that pods get: those that wait for a master, and the image that has kubectl for launchers."""
+
+    wait: MasterWait = dataclasses.field(default_factory=default_wait)
+    kubectl_image: str = mpi.DEFAULT_KUBECTL_IMAGE
+
+
+DEFAULT_CONTAINERS = AddedContainers()
+
+
 def build_v1_plan(
     job: V1Job,
     cluster_domain: str = "",
     gangs: GangPolicy = NO_GANGS,
-    kubectl_image: str = mpi.DEFAULT_KUBECTL_IMAGE,
+    added: AddedContainers = DEFAULT_CONTAINERS,
 ) -> Plan:
     """Compiles a *valid* job with its defaults. `cluster_domain` is the end of host names in TF_CONFIG.
 
-    `kubectl_image` is the image from which the launcher of an MPIJob gets kubectl.
+    `added` are the init containers that pods get.
 
     Raises UnplannableError for a job without replicas.
     """
     kind, policy = V1_KINDS[job.kind], job.spec.run_policy
-    roles = tuple(_role(job, kind, name, entry) for name, entry in job.spec.replica_specs.items())
+    roles = tuple(_role(job, kind, name, entry, added) for name, entry in job.spec.replica_specs.items())
     deciding = deciding_type(job)
     replicas = chief_first(
         Replica(
@@ -99,7 +110,7 @@ def build_v1_plan(
     )
     if not replicas:
         raise UnplannableError(f"spec.{kind.replicas_field}: the job has no replicas")
-    carrier = _carrier(job, kind, cluster_domain, kubectl_image)
+    carrier = _carrier(job, kind, cluster_domain, added)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
@@ -178,7 +189,7 @@ def _may_fail(job: V1Job, role: Role) -> bool:
     return job.spec.enable_dynamic_worker and role.replica_type == WORKER and role.restart_policy == NEVER
 
 
-def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec) -> Role:
+def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec, added: AddedContainers) -> Role:
     return Role(
         name=name.lower(),
         replica_type=name,
@@ -188,22 +199,22 @@ def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec) -> Role:
         container=container_name(job, name),
         port_name=kind.port_name,
         restart_policy=entry.restart_policy,
-        retried_containers=frozenset((INIT_CONTAINER, mpi.INIT_CONTAINER)),
+        retried_containers=added.wait.names | {mpi.INIT_CONTAINER},
     )
 
 
-def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str, kubectl_image: str) -> PodCarrier:
+def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str, added: AddedContainers) -> PodCarrier:
     variables = variables_of(job, cluster_domain)
-    init_containers = {name: init_containers_of(job, name) for name in job.spec.replica_specs}
+    init_containers = {name: init_containers_of(job, name, added.wait) for name in job.spec.replica_specs}
 
     def pod(replica: Replica) -> Mapping[str, Any]:
         role = replica.role
         template = _with_variables(role.template, variables(role.replica_type, replica.index))
-        if added := init_containers[role.replica_type]:
+        if waiting := init_containers[role.replica_type]:
             present = spec_of(template).get("initContainers") or ()
-            template = with_spec(template, initContainers=[*present, *added])
+            template = with_spec(template, initContainers=[*present, *waiting])
         if job.kind == MPI_JOB:
-            template = mpi.equipped(job, role.replica_type, template, kubectl_image)
+            template = mpi.equipped(job, role.replica_type, template, added.kubectl_image)
         policy = NEVER if role.restart_policy == EXIT_CODE else role.restart_policy
         metadata = role.template.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), **_labels(job, kind, replica), **_job_role(job, replica)}

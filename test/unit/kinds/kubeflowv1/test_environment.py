@@ -13,7 +13,8 @@ import pytest
 from helpers.v1manifests import v1_job, v1_replicas
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
 from tfjob_controller.api.kubeflowv1.types import V1_KINDS, V1Job
-from tfjob_controller.kinds.kubeflowv1.environment import MasterWait, init_containers_of, pod_name, variables_of
+from tfjob_controller.api.masterwait import default_wait
+from tfjob_controller.kinds.kubeflowv1.environment import init_containers_of, pod_name, variables_of
 
 POD_IP = {"fieldRef": {"fieldPath": "status.podIP"}}
 RENDEZVOUS = {
@@ -368,12 +369,12 @@ def test_only_in_a_tfjob_the_variables_are_for_one_container(kind: str, containe
     ],
 )
 def test_only_pytorch_workers_with_a_master_have_an_init_container(job: V1Job, replica_type: str, count: int) -> None:
-    assert len(init_containers_of(job, replica_type)) == count
+    assert len(init_containers_of(job, replica_type, default_wait())) == count
 
 
 def test_the_init_container_has_the_image_and_the_resources_of_training_operator() -> None:
     job = pytorch_job({"Master": 1, "Worker": 1})
-    (container,) = init_containers_of(job, "Worker")
+    (container,) = init_containers_of(job, "Worker", default_wait())
     assert container["command"][:2] == ["sh", "-c"]
     assert {name: value for name, value in container.items() if name != "command"} == {
         "name": "init-pytorch",
@@ -381,7 +382,7 @@ def test_the_init_container_has_the_image_and_the_resources_of_training_operator
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": {"cpu": "50m", "memory": "10Mi"}, "limits": {"cpu": "100m", "memory": "20Mi"}},
     }
-    (own,) = init_containers_of(job, "Worker", MasterWait(image="localhost/wait"))
+    (own,) = init_containers_of(job, "Worker", default_wait(image="localhost/wait"))
     assert own["image"] == "localhost/wait"
 
 
@@ -400,7 +401,7 @@ def test_a_worker_waits_until_the_name_of_the_master_resolves(
     stand_in = tmp_path / "nslookup"
     stand_in.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ntest $(wc -l < {tmp_path}/calls) -gt {failures}\n')
     stand_in.chmod(0o755)
-    wait = MasterWait(max_tries=max_tries, interval_seconds=0)
+    wait = default_wait(max_tries=max_tries, interval_seconds=0)
     (container,) = init_containers_of(pytorch_job({"Master": 1, "Worker": 1}), "Worker", wait)
     path = f"{tmp_path}:{os.environ['PATH']}"
     assert subprocess.run(container["command"], env={"PATH": path}, check=False, timeout=60).returncode == code
@@ -408,7 +409,7 @@ def test_a_worker_waits_until_the_name_of_the_master_resolves(
 
 
 def test_by_default_a_worker_tries_100_times_every_2_seconds() -> None:
-    (container,) = init_containers_of(pytorch_job({"Master": 1, "Worker": 1}), "Worker")
+    (container,) = init_containers_of(pytorch_job({"Master": 1, "Worker": 1}), "Worker", default_wait())
     assert "seq 100" in container["command"][2]
     assert "sleep 2;" in container["command"][2]
 
