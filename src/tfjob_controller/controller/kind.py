@@ -5,11 +5,12 @@ Threads: any; workers share one adapter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from tfjob_controller.api.common.core import Pod
 from tfjob_controller.controller.handlers import TriggerLog
-from tfjob_controller.jobs.conditions import StatusEvent
+from tfjob_controller.jobs.conditions import PodEvent, StatusEvent
 from tfjob_controller.jobs.plan.model import Plan
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
@@ -95,6 +96,12 @@ class WithEvents(Protocol[_JobT]):
 
     def events(self, job: _JobT, status: TrainingStatus, events: Sequence[StatusEvent]) -> Sequence[StatusEvent]:
         """Returns the events of a status that was written, instead of `events`. `job` has the status before it."""
+
+    def pod_events(self, job: _JobT, pods: Iterable[Pod]) -> Iterable[PodEvent]:
+        """Returns what can be told of the pods of a running job; the caller omits what it has told before."""
+
+    def deletion_event(self, job: _JobT) -> StatusEvent:
+        """Returns the event of a job that was deleted because its time to live is over."""
 
 
 class KindCaches(Protocol):

@@ -9,7 +9,7 @@ the job. `_reconcile` applies the rules of a sync in their order:
     invalid             its children are stopped, then its status becomes Failed
     without identity    its RuntimeId is written before the first child
     not plannable yet   its status shows what it waits for
-    all others          `_sync_children`: writes, one status and its events, the spec, events of children
+    all others          `_sync_children`: events of pods, writes, one status and its events, the spec, events of writes
 
 The last row is the same for all jobs that run, are suspended or end. `jobs.actions.planner.plan_actions` decides
 which children are suspended, cleaned up, deleted and created, `jobs.status.update.next_status` whether the job has
@@ -58,7 +58,14 @@ from tfjob_controller.controller.outcome import (
     outcome_after,
     outcome_of,
 )
-from tfjob_controller.controller.reporter import JobEventRecorder, JobObserver, Reporter, StatusDebounce, observe_status
+from tfjob_controller.controller.reporter import (
+    JobEventRecorder,
+    JobObserver,
+    Reporter,
+    StatusDebounce,
+    ToldEvents,
+    observe_status,
+)
 from tfjob_controller.controller.snapshot import Snapshots
 from tfjob_controller.controller.writer import Writer, WriteResult
 from tfjob_controller.jobs import conditions
@@ -78,7 +85,7 @@ from tfjob_controller.jobs.status.update import (
     next_status,
     waiting_status,
 )
-from tfjob_controller.jobs.trainingjob import TrainingJob, is_finished
+from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, is_finished
 from tfjob_controller.kube.cache.store import Store
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.errors import ApiError
@@ -107,6 +114,7 @@ class _JobRecord(Generic[ObjectT]):
     problem: str | None
     debounce: StatusDebounce
     changes: ChangeTracker
+    told: ToldEvents
     # The plan of this generation; None until it has been made.
     plan: Plan | None = None
     # Reports whether any generation has had children: a change may arrive before the status that records it.
@@ -215,6 +223,7 @@ class Reconciler(Generic[ObjectT]):
         now = self._clock.now()
         current = record.debounce.with_pending(work)
         observed = self._observe(job, plan)
+        self._report_pods(job, work, record, plan, observed)
         state = self._evaluate(current, plan, observed, now)
         count, monotonic = observed.count(plan), self._clock.monotonic()
         has_lost_children = record.has_lost_children(count)
@@ -293,6 +302,8 @@ class Reconciler(Generic[ObjectT]):
             return DONE if error.is_conflict else outcome_of(error, f"delete {meta.name}")
         self._deletions[key] = meta.uid
         self._observer.job_deleted(self._kind.resource.kind, meta.namespace)
+        if self._events is not None:
+            self._reporter.report_status(job, [self._events.deletion_event(job)])
         log.info("job deleted: its time to live is over")
         return DONE
 
@@ -444,6 +455,15 @@ class Reconciler(Generic[ObjectT]):
         else:
             log.info("job scaled", workers=workers)
 
+    def _report_pods(
+        self, job: ObjectT, work: TrainingJob, record: _JobRecord[ObjectT], plan: Plan, observed: ObservedState
+    ) -> None:
+        if self._events is None or work.status.phase == PHASE_CLEAN_UP or plan.policy.suspend:
+            return
+        pods = [pod for of_name in observed.pods.values() for pod in of_name]
+        events = self._events.pod_events(job, pods)
+        self._reporter.report_pods(job, record.told.new(events, {pod.metadata.uid for pod in pods}))
+
     def _report_writes(self, job: ObjectT, record: _JobRecord[ObjectT]) -> None:
         results, record.unreported = record.unreported, []
         for result in results:
@@ -457,7 +477,8 @@ class Reconciler(Generic[ObjectT]):
             was_reverted = conditions.has_true(status.conditions, conditions.CHANGES_REVERTED)
             debounce = StatusDebounce(self._kind.status_debounce_seconds)
             changes = ChangeTracker(was_reverted=was_reverted)
-            record = _JobRecord(job, self._kind.problem(job, None), debounce, changes)
+            told = ToldEvents(is_known=bool(status.phase))
+            record = _JobRecord(job, self._kind.problem(job, None), debounce, changes, told)
             # The identity is written before the first child, the status after it.
             has_identity = self._identity is not None and self._identity.has_identity(job)
             record.child_count = None if status.phase or has_identity else 0

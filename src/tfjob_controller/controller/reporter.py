@@ -12,7 +12,7 @@ Threads: a `StatusDebounce` belongs to one job and is used by one thread at a ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -24,7 +24,7 @@ from tfjob_controller.controller.outcome import Fault
 from tfjob_controller.controller.writer import WriteResult
 from tfjob_controller.jobs import conditions, reasons
 from tfjob_controller.jobs.actions.model import Create, Delete
-from tfjob_controller.jobs.conditions import NORMAL, WARNING, StatusEvent
+from tfjob_controller.jobs.conditions import NORMAL, WARNING, PodEvent, StatusEvent
 from tfjob_controller.jobs.status.update import StatusResult, is_minor
 from tfjob_controller.jobs.trainingjob import PHASE_RUNNING, TrainingJob, TrainingStatus, is_finished
 from tfjob_controller.kube.events.series import ObjectReference
@@ -58,6 +58,15 @@ class Reporter:
         for event in events:
             self._recorder.event(reference, event.type, event.reason, event.note)
             log.info("event", type=event.type, reason=event.reason, note=event.note)
+
+    def report_pods(self, job: Object, events: Iterable[PodEvent]) -> None:
+        """Reports what has happened in pods: one event for all that have the same cause."""
+        by_cause: dict[tuple[str, ...], list[PodEvent]] = {}
+        for event in events:
+            by_cause.setdefault(event.cause, []).append(event)
+        for first, *others in by_cause.values():
+            note = _also_for(first.event.note, [other.pod for other in others])
+            self.report_status(job, [StatusEvent(first.event.type, first.event.reason, note)])
 
     def report_writes(self, job: Object, result: WriteResult) -> None:
         """Emits one event for created children, one for deleted ones, and one for each cause of failed creates.
@@ -127,8 +136,40 @@ def _failure_notes(failed: Iterable[tuple[Create, Fault]]) -> Iterator[str]:
     for create, fault in failed:
         causes.setdefault(fault.message.replace(create.name, ""), []).append((create, fault))
     for (_, first), *others in causes.values():
-        names = _list_names(create.name for create, _ in others)
-        yield f"{first.message} (also for {names})" if others else first.message
+        yield _also_for(first.message, [create.name for create, _ in others])
+
+
+def _also_for(note: str, others: Sequence[str]) -> str:
+    return f"{note} (also for {_list_names(others)})" if others else note
+
+
+# Of one job. More pods have no problems of their own.
+_MOST_TOLD = 10_000
+
+
+class ToldEvents:
+    """What was told of the pods of one job. Not thread-safe.
+
+    `is_known`: another process has run the job, and has told what can be seen of its pods at the first call.
+    """
+
+    def __init__(self, *, is_known: bool) -> None:
+        self._is_known = is_known
+        # The last time of each cause, by the UID of the pod.
+        self._times: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def new(self, events: Iterable[PodEvent], uids: Collection[str]) -> Sequence[PodEvent]:
+        """Returns the events that were not returned before. `uids` are those of all pods that the job has."""
+        self._times = {key: time for key, time in self._times.items() if key[0] in uids}
+        news = []
+        for event in events:
+            key = (event.uid, event.cause)
+            if self._times.get(key) == event.time or len(self._times) >= _MOST_TOLD:
+                continue
+            self._times[key] = event.time
+            news.append(event)
+        is_known, self._is_known = self._is_known, False
+        return [] if is_known else news
 
 
 MAX_DEBOUNCE_SECONDS = 8.0

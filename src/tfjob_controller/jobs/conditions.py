@@ -74,3 +74,18 @@ class StatusEvent:
     type: str
     reason: str
     note: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """What has happened in a pod, for an event on its job that is written once.
+
+    `time` differs between two times that the same `cause` has this effect in the pod; it is empty for what is only told
+    the first time. One event stands for all pods of a sync with the same cause.
+    """
+
+    uid: str
+    pod: str
+    cause: tuple[str, ...]
+    event: StatusEvent
+    time: str = ""

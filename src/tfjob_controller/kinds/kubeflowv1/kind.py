@@ -6,13 +6,13 @@ Threads: any; workers share one adapter.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from cachetools import LRUCache
 
-from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS
+from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, Pod
 from tfjob_controller.api.common.record import record_patch
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
 from tfjob_controller.api.kubeflowv1.types import (
@@ -26,7 +26,7 @@ from tfjob_controller.api.kubeflowv1.types import (
 from tfjob_controller.api.kubeflowv1.validation import problem
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.handlers import NO_TRIGGER_LOG, JobHandler, TriggerLog
-from tfjob_controller.jobs.conditions import StatusEvent
+from tfjob_controller.jobs.conditions import PodEvent, StatusEvent
 from tfjob_controller.jobs.naming import OPERATOR_NAME_LABEL
 from tfjob_controller.jobs.plan.gangterms import NO_GANGS, GangPolicy
 from tfjob_controller.jobs.plan.model import Plan
@@ -35,6 +35,7 @@ from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, TrainingJob, Train
 from tfjob_controller.kinds.kindcontroller import Kind, LogReaders, Shared
 from tfjob_controller.kinds.kubeflowv1.gang import gang_problem
 from tfjob_controller.kinds.kubeflowv1.plan import DEFAULT_CONTAINERS, AddedContainers, build_v1_plan
+from tfjob_controller.kinds.kubeflowv1.podevents import deletion_event, pod_events
 from tfjob_controller.kinds.kubeflowv1.status import events_of, record_of, recorded_status, wire_status
 from tfjob_controller.kube.cache.informer import Informer
 from tfjob_controller.kube.codec import status_patch
@@ -148,6 +149,12 @@ class V1Adapter:
     def events(self, job: V1Job, status: TrainingStatus, events: Sequence[StatusEvent]) -> Sequence[StatusEvent]:
         wire = wire_status(with_defaults(job), status, format_time(self._clock.now()))
         return tuple(events_of(job, wire, status, events))
+
+    def pod_events(self, job: V1Job, pods: Iterable[Pod]) -> Iterable[PodEvent]:
+        return pod_events(V1_KINDS[job.kind], pods)
+
+    def deletion_event(self, job: V1Job) -> StatusEvent:
+        return deletion_event(job)
 
 
 def v1_work(job: V1Job, is_cleaned_up: Callable[[V1Job], bool] = lambda job: True) -> TrainingJob:

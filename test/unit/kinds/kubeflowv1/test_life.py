@@ -652,6 +652,7 @@ def test_events_are_those_of_upstream_and_say_why_a_replica_failed(bench: V1Benc
     assert bench.recorder.events == [
         ("Normal", "SuccessfulCreatePod", f"Created 2 Pods: {NAME}-worker-0, {NAME}-worker-1"),
         ("Normal", "SuccessfulCreateService", f"Created 2 Services: {NAME}-worker-0, {NAME}-worker-1"),
+        ("Normal", "ExitedWithCode", f"Pod: {NAMESPACE}.{NAME}-worker-1 exited with code 1"),
         ("Warning", "ReplicaFailed", "worker-1 failed: exit code 1"),
         ("Normal", "TFJobFailed", f"TFJob {NAMESPACE}/{NAME} has failed because 1 Worker replica(s) failed."),
         ("Normal", "SuccessfulDeleteService", f"Deleted Service {NAME}-worker-0"),
@@ -665,6 +666,7 @@ def test_a_restart_is_an_event_of_upstream_and_one_with_the_reason(bench: V1Benc
     bench.exits(WORKER_0, 137)
     bench.sync()
     assert bench.recorder.events[before:] == [
+        ("Normal", "ExitedWithCode", f"Pod: {NAMESPACE}.{NAME}-worker-0 exited with code 137"),
         ("Warning", "Restarted", "Restarted worker-0: worker-0 failed: exit code 137 (1 restarts so far)"),
         ("Warning", "TFJobRestarting", f"job {NAME} is restarting because Worker replica(s) failed."),
     ]
