@@ -143,13 +143,15 @@ def _also_for(note: str, others: Sequence[str]) -> str:
     return f"{note} (also for {_list_names(others)})" if others else note
 
 
-# Of one job. More pods have no problems of their own.
-_MOST_TOLD = 10_000
+# What is remembered of one job, and the events of one cause of waiting. An object has few events (`kube.events`), and
+# those of restarts and ends need some.
+_MOST_TOLD, _MOST_OF_CAUSE = 10_000, 3
 
 
 class ToldEvents:
     """What was told of the pods of one job. Not thread-safe.
 
+    Each event is told once; of one cause of waiting, only the first ones are told while any of these pods is there.
     `is_known`: another process has run the job, and has told what can be seen of its pods at the first call.
     """
 
@@ -157,17 +159,23 @@ class ToldEvents:
         self._is_known = is_known
         # The last time of each cause, by the UID of the pod.
         self._times: dict[tuple[str, tuple[str, ...]], str] = {}
+        # How many calls have returned events of a cause of waiting.
+        self._counts: Counter[tuple[str, ...]] = Counter()
 
     def new(self, events: Iterable[PodEvent], uids: Collection[str]) -> Sequence[PodEvent]:
         """Returns the events that were not returned before. `uids` are those of all pods that the job has."""
         self._times = {key: time for key, time in self._times.items() if key[0] in uids}
+        present = {cause for _, cause in self._times}
+        self._counts = Counter({cause: count for cause, count in self._counts.items() if cause in present})
         news = []
         for event in events:
             key = (event.uid, event.cause)
             if self._times.get(key) == event.time or len(self._times) >= _MOST_TOLD:
                 continue
             self._times[key] = event.time
-            news.append(event)
+            if event.time or self._counts[event.cause] < _MOST_OF_CAUSE:
+                news.append(event)
+        self._counts.update({event.cause for event in news if not event.time})
         is_known, self._is_known = self._is_known, False
         return [] if is_known else news
 

@@ -71,7 +71,7 @@ def _problem(pod: Pod, which: str, reason: str, text: str, time: str = "") -> It
     if reason:
         name = pod.metadata.name
         event = StatusEvent(WARNING, reason, f"Error pod {name} {which}{text}")
-        yield PodEvent(pod.metadata.uid, name, (which, reason), event, time)
+        yield PodEvent(pod.metadata.uid, name, (which, reason, "ended" if time else "waits"), event, time)
 
 
 def _time_of(container: ContainerStatus) -> str:

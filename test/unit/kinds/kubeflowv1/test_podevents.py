@@ -107,6 +107,18 @@ def test_one_event_names_all_pods_with_the_same_problem(bench: V1Bench) -> None:
     assert note.endswith(", and 2 more)")
 
 
+def test_pods_that_wait_one_after_another_leave_room_for_other_events(bench: V1Bench) -> None:
+    started(bench, 6)
+    for index in range(6):
+        waits(bench, f"worker-{index}", "ImagePullBackOff", f"{IMAGE} of worker {index}")
+        bench.settle()
+    assert [note[-1] for _, _, note in told(bench)] == ["0", "1", "2"]
+    for index in range(6):
+        ends(bench, f"worker-{index}", 1)
+        bench.settle()
+    assert [reason for _, reason, _ in told(bench)].count("Error") == 6
+
+
 def test_a_pod_without_containers_is_told_by_its_newest_condition(bench: V1Bench) -> None:
     started(bench)
     conditions = [
