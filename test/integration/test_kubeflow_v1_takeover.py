@@ -31,6 +31,8 @@ REPLICAS = {
     JAX: {"Worker": 1},
     PADDLE: {"Worker": 1},
 }
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "1500m"}}}
+SPECS: dict[str, Object] = {TORCH: {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "metrics": [CPU]}}}
 DECIDING = {TF: "chief-0", TORCH: "master-0", BOOST: "master-0", JAX: "worker-0", PADDLE: "worker-0"}
 
 
@@ -40,7 +42,8 @@ def name_of(kind: str) -> str:
 
 def running_jobs() -> Iterator[Object]:
     for kind, replicas in REPLICAS.items():
-        yield manifest_of(kind, replicas, name_of(kind), runPolicy={"cleanPodPolicy": "Running"})
+        policy = {"cleanPodPolicy": "Running"}
+        yield manifest_of(kind, replicas, name_of(kind), runPolicy=policy, **SPECS.get(kind, {}))
 
 
 def other_jobs() -> Iterator[Object]:
@@ -112,6 +115,12 @@ def end_all(namespace: V1Namespace) -> None:
     assert pods == {"ended-worker-0", "ended-worker-1", *(f"{name_of(kind)}-{DECIDING[kind]}" for kind in KINDS)}
 
 
+def autoscaler_of(namespace: V1Namespace) -> tuple[str, Object]:
+    """Returns the UID and the spec of the only HorizontalPodAutoscaler."""
+    (found,) = namespace.api.list(f"/apis/autoscaling/v2/namespaces/{namespace.name}/horizontalpodautoscalers")
+    return found["metadata"]["uid"], found["spec"]
+
+
 def is_admitted(api: Api, namespace: V1Namespace) -> bool:
     """Reports whether a job with two chiefs is accepted, which training-operator's webhooks refuse."""
     manifest = manifest_of(TF, {"Chief": v1_replicas(TF, 1), "Master": v1_replicas(TF, 1)}, "two")
@@ -129,9 +138,9 @@ def test_jobs_go_on_under_this_controller_and_back(cluster: Cluster) -> None:
     operator = TrainingOperator(cluster.own, first.name)
     operator.install()
     operator.start()
-    assert not is_admitted(api, first)
+    eventually(lambda: not is_admitted(api, first))
     submit_all(first)
-    take = Take(first)
+    take, autoscaler = Take(first), autoscaler_of(first)
     operator.stop()
     assert is_admitted(api, first)
     with running_controller(cluster.kubeconfig, first.name, **OPTIONS):
@@ -139,16 +148,18 @@ def test_jobs_go_on_under_this_controller_and_back(cluster: Cluster) -> None:
         before, after = take.children()
         assert after == before
         assert take.changed_jobs() == {}
+        assert autoscaler_of(first) == autoscaler
         end_all(first)
 
     with running_controller(cluster.kubeconfig, second.name, **OPTIONS):
         submit_all(second)
-        take = Take(second)
+        take, autoscaler = Take(second), autoscaler_of(second)
     operator = TrainingOperator(cluster.own, second.name)
     operator.start()
     await_rest(api, [second])
     before, after = take.children()
     assert after == before
     assert take.changed_jobs() == {}
+    assert autoscaler_of(second) == autoscaler
     end_all(second)
     operator.stop()
