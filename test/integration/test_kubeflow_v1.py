@@ -86,6 +86,12 @@ class Trial:
         for plural in ("pods", "services"):
             until(partial(self.children, plural), lambda children: sorted(children) == sorted(replicas))
 
+    def events(self, reason: str) -> list[str]:
+        """Returns the notes of the events with this reason, in their order."""
+        found = self._api.list(f"/apis/events.k8s.io/v1/namespaces/{self._namespace}/events")
+        own = [event for event in found if (event["reason"], event["regarding"]["name"]) == (reason, self.name)]
+        return [event["note"] for event in sorted(own, key=lambda event: str(event["eventTime"]))]
+
     def exits(self, replica: str, exit_code: int) -> None:
         container = V1_KINDS[self._kind].container
         set_pod_terminated(self._api, self._namespace, f"{self.name}-{replica}", exit_code, container=container)
@@ -121,6 +127,8 @@ def test_a_pod_that_a_signal_has_ended_is_replaced_and_an_error_ends_the_job(clu
     trial.exits("worker-1", 1)
     trial.await_conditions(("Created", True), ("Running", False), ("Failed", True))
     assert sorted(trial.children("pods")) == ["worker-0", "worker-1"]
+    exits = [f"Pod: {namespace}.{trial.name}-worker-1 exited with code {code}" for code in (137, 1)]
+    until(partial(trial.events, "ExitedWithCode"), lambda notes: notes == exits)
 
 
 def test_kubernetes_scales_an_elastic_pytorchjob_by_its_autoscaler(cluster: Cluster, namespace: str) -> None:
