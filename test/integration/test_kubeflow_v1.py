@@ -97,6 +97,36 @@ class Trial:
         set_pod_terminated(self._api, self._namespace, f"{self.name}-{replica}", exit_code, container=container)
 
 
+def install(api: Api, plural: str) -> None:
+    for crd in documents((CRDS / f"kubeflow.org_{plural}.yaml").read_text()):
+        install_crd(api, crd)
+
+
+def test_a_kind_that_the_cluster_lacks_delays_no_other_and_runs_once_it_is_served(own_control_plane: Cluster) -> None:
+    api = own_control_plane.api
+    install(api, "pytorchjobs")
+    options: Object = {"kubeflow_v1_api": ("TFJob", "PyTorchJob"), "trainjobs": False, "gang_scheduling": "off"}
+    with running_controller(own_control_plane.kubeconfig, "default", ready=False, **options) as manager:
+        problems = until(manager.problems, lambda problems: "does not serve" in "".join(problems))
+        remedy = "check that its CRD is installed, or remove TFJob from --kubeflow-v1-api:"
+        assert f"TFJob kubeflow.org/v1; {remedy}" in "".join(problems)
+        Trial(api, "default", "PyTorchJob", "served", {"Master": 1}).await_children("master-0")
+        (problem,) = manager.problems()
+        assert problem.startswith("tfjobs.kubeflow.org-v1 not synced: ")
+        install(api, "tfjobs")
+        until(manager.problems, lambda problems: not problems)
+        Trial(api, "default", "TFJob", "late", {"Worker": 1}).await_children("worker-0")
+
+
+def test_tfjobs_of_v1_without_the_flag_are_named_with_it(own_control_plane: Cluster) -> None:
+    install(own_control_plane.api, "tfjobs")
+    options: Object = {"trainjobs": False, "gang_scheduling": "off"}
+    with running_controller(own_control_plane.kubeconfig, "default", ready=False, **options) as manager:
+        problems = "".join(until(manager.problems, lambda problems: "does not serve" in "".join(problems)))
+    assert "TFJob kubeflow.org/v1alpha1; " in problems
+    assert "or add TFJob to --kubeflow-v1-api if the CRD of this cluster has v1: " in problems
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_of_each_kind_runs_is_suspended_resumed_and_succeeds(cluster: Cluster, namespace: str, kind: str) -> None:
     decides, follows = TYPES.get(kind, ("Master", "Worker"))

@@ -182,6 +182,16 @@ class KindController:
         kind, jobs = self.kind, self._caches.jobs.store
         self._children.feed(kind.resource, jobs, self.queue, self._triggers, optional=kind.optional_children)
 
+    @property
+    def is_synced(self) -> bool:
+        """Reports whether the caches of its own are complete."""
+        return all(informer.is_synced for informer in self._caches.all)
+
+    @property
+    def is_unserved(self) -> bool:
+        """Reports whether the API server does not serve it, or a kind that its jobs need."""
+        return any(informer.is_unserved for informer in self._caches.all)
+
     def start(self) -> None:
         """Starts workers and readers of logs."""
         if self._workers is not None:

@@ -61,7 +61,8 @@ class Resource(Generic[_ObjectT_co]):
     """A kind of object, its place in the API's paths, and the type in which its objects are read.
 
     Without `decode` they are plain JSON. A kind that is read in several types is the same resource: decoders are not
-    compared. `requirement` is what makes the API server serve the kind; empty: its CRD.
+    compared. `requirement` is what makes the API server serve the kind; empty: its CRD. `alternative` is what else
+    helps a program where the kind is not served; empty: nothing.
     """
 
     group: str
@@ -71,10 +72,20 @@ class Resource(Generic[_ObjectT_co]):
     decode: Decode[_ObjectT_co] = field(default=msgspec.json.decode, compare=False, repr=False)
     namespaced: bool = True
     requirement: str = ""
+    alternative: str = field(default="", compare=False)
 
     def with_decoder(self, decode: Decode[ObjectT]) -> Resource[ObjectT]:
         """Returns the same kind whose objects are read in another type."""
-        return Resource(self.group, self.version, self.plural, self.kind, decode, self.namespaced, self.requirement)
+        return Resource(
+            self.group,
+            self.version,
+            self.plural,
+            self.kind,
+            decode,
+            self.namespaced,
+            self.requirement,
+            self.alternative,
+        )
 
     @property
     def api_version(self) -> str:

@@ -2,7 +2,7 @@
 
 Start: servers (so that probes get a response at once), the API server's version, caches, events, the lease; workers
 last, once every cache is filled and the lease is held. The program does not exit for a missing CRD or permission: the
-log and `/readyz` report it, and the request is retried.
+log and `/readyz` report it, and the request is retried. Jobs of other kinds do not wait for a missing CRD of jobs.
 
 Stop, within `STOP_SECONDS`: intake and workers (syncs in progress are finished), caches, events, servers, lease. The
 lease comes last, so that the next leader starts after the last write of this process. If a request hangs for longer
@@ -73,6 +73,8 @@ _WORKERS_SECONDS = 5.0
 _PART_SECONDS = 1.0
 # The interval in which caches and lease are checked until both are ready.
 _START_POLL_SECONDS = 0.02
+# The same for kinds that the cluster does not serve.
+_LATE_POLL_SECONDS = 1.0
 # Connections beyond those of workers and writers: of each kind the lists of jobs and of what is its own; the lists of
 # shared children, events, the version, logs, and one in reserve.
 _LISTS, _MORE_CONNECTIONS = 3, 10
@@ -223,18 +225,32 @@ class Manager:
         self.caches.informers.start()
         self._rights.start()
         if self._wait_until_ready():
-            # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
-            # created and deleted jobs would accumulate.
-            for kind in self._kinds:
-                kind.feed()
-            # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
-            # objects.
-            gc.collect()
-            gc.freeze()
-            for kind in self._kinds:
-                kind.start()
-            count = sum(len(caches.jobs.store) for caches in self.jobs.values())
-            log.info("workers started", jobs=count, workers=self._options.workers)
+            self._start_kinds()
+
+    def _start_kinds(self) -> None:
+        """Starts the kinds whose caches are synced, and the others once theirs are."""
+        waiting = self._kinds
+        while waiting:
+            ready = [kind for kind in waiting if kind.is_synced]
+            waiting = [kind for kind in waiting if kind not in ready]
+            if ready:
+                self._start_workers(ready)
+            if waiting and self._clock.sleep(_LATE_POLL_SECONDS, self._stop):
+                return
+
+    def _start_workers(self, kinds: Sequence[KindController]) -> None:
+        # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
+        # created and deleted jobs would accumulate.
+        for kind in kinds:
+            kind.feed()
+        # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
+        # objects.
+        gc.collect()
+        gc.freeze()
+        for kind in kinds:
+            kind.start()
+        count = sum(len(self.jobs[kind.kind.name].jobs.store) for kind in kinds)
+        log.info("workers started", kinds=[kind.kind.name for kind in kinds], jobs=count, workers=self._options.workers)
 
     def _answer(self, problem: str, ask: Callable[[], _T]) -> _T | None:
         return answer_of(problem, ask, self._note_start, self._clock, self._stop)
@@ -243,11 +259,20 @@ class Manager:
         self._starting = reason
 
     def _wait_until_ready(self) -> bool:
-        """Wait until caches are synced and only this instance leads; returns False if `stop` is set first."""
-        while not (self.caches.informers.is_synced and self._leading.is_set()):
+        """Wait until caches are synced and only this instance leads; returns False if `stop` is set first.
+
+        Kinds that the cluster does not serve delay no others.
+        """
+        while not (self._leading.is_set() and self._has_synced()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):
                 return False
         return self._other is None or self._other.wait(self._note_start, self._stop)
+
+    def _has_synced(self) -> bool:
+        shared = self.caches.watched.values()
+        return all(informer.is_synced for informer in shared) and all(
+            kind.is_synced or kind.is_unserved for kind in self._kinds
+        )
 
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
         options, address = self._options, self._options.progress_server_bind_address

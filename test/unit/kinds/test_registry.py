@@ -37,6 +37,14 @@ print(*(kind.name for kind in KINDS))
 """
 
 
+def test_a_cluster_serves_one_api_of_tfjobs_and_the_remedy_names_the_flag_for_the_other() -> None:
+    remedies = {kind.name: kind.resource.alternative for kind in KINDS if kind.resource.plural == "tfjobs"}
+    assert remedies == {
+        "tfjob": "add TFJob to --kubeflow-v1-api if the CRD of this cluster has v1",
+        "tfjob-v1": "remove TFJob from --kubeflow-v1-api",
+    }
+
+
 def test_each_kind_has_names_of_its_own() -> None:
     for attribute in ("name", "label", "resource", "queue_page"):
         assert len({getattr(kind, attribute) for kind in KINDS}) == len(KINDS)

@@ -288,5 +288,15 @@ def _subclass(name: str, base: type[msgspec.Struct], fields: list[tuple[str, Any
 # By kind.
 V1_KINDS: Mapping[str, V1Kind] = MappingProxyType({kind.kind: kind for kind in _KINDS})
 V1_RESOURCES: Mapping[str, Resource[V1Job]] = MappingProxyType(
-    {kind.kind: Resource(API_GROUP, VERSION, kind.plural, kind.kind, decoder_of(_job_type(kind))) for kind in _KINDS}
+    {
+        kind.kind: Resource(
+            API_GROUP,
+            VERSION,
+            kind.plural,
+            kind.kind,
+            decoder_of(_job_type(kind)),
+            alternative=f"remove {kind.kind} from --kubeflow-v1-api",
+        )
+        for kind in _KINDS
+    }
 )

@@ -317,4 +317,11 @@ class TFJob(_Value, frozen=True):
     invalid: str = msgspec.field(name="_invalid", default="")
 
 
-TFJOBS = Resource("kubeflow.org", "v1alpha1", "tfjobs", "TFJob", decoder_of(TFJob))
+TFJOBS = Resource(
+    "kubeflow.org",
+    "v1alpha1",
+    "tfjobs",
+    "TFJob",
+    decoder_of(TFJob),
+    alternative="add TFJob to --kubeflow-v1-api if the CRD of this cluster has v1",
+)

@@ -251,6 +251,11 @@ class Informer(Generic[ObjectT]):
         """Why list or watch fails at present, in words a user can act on; empty if it does not."""
         return self._reflector.last_error
 
+    @property
+    def is_unserved(self) -> bool:
+        """Whether the API server does not serve the kind at present. The first list follows once it does."""
+        return not self.is_synced and self._reflector.is_unserved
+
     def statistics(self) -> InformerStatistics:
         with self._lock:
             processors = [*self._processors]

@@ -112,6 +112,7 @@ class Reflector(Generic[ObjectT]):
         self._state = ListWatchState()
         self._counts = ReflectorStatistics()  # without the values that `statistics` adds
         self._last_error = ""
+        self._is_unserved = False
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._stream: LineStream | None = None
@@ -150,6 +151,11 @@ class Reflector(Generic[ObjectT]):
     def last_error(self) -> str:
         """Why the last request failed; empty once a request succeeds."""
         return self._last_error
+
+    @property
+    def is_unserved(self) -> bool:
+        """Whether the last request failed because the API server does not serve the kind."""
+        return self._is_unserved
 
     def statistics(self) -> ReflectorStatistics:
         return replace(
@@ -244,6 +250,7 @@ class Reflector(Generic[ObjectT]):
         if self._last_error:
             log.info("list or watch succeeded again", resource=self._name)
         self._last_error = ""
+        self._is_unserved = False
 
     def _failed(self, error: ApiError) -> None:
         """Record the failure, decide on the next request, and rest."""
@@ -255,6 +262,7 @@ class Reflector(Generic[ObjectT]):
         message = self._describe(error)
         is_news = message != self._last_error
         self._last_error = message
+        self._is_unserved = error.is_not_found
         delay = 0.0 if self._is_first_expiry(error) else self._backoff.next_seconds(error.retry_after_seconds or 0.0)
         self._state.record_failure(error, opened=self._opened_at is not None, silent=self._was_silent())
         level = logging.WARNING if is_news and not error.is_gone else logging.DEBUG
@@ -283,7 +291,8 @@ class Reflector(Generic[ObjectT]):
         verb = "list" if self._state.mode is RequestMode.LIST else "watch"
         if error.is_not_found:
             kind = f"{self._resource.kind} {self._resource.api_version}"
-            needs = self._resource.requirement
-            remedy = f"that needs {needs}:" if needs else "check that its CRD is installed:"
-            return f"cannot {verb} {self._name}: the API server does not serve {kind}; {remedy} {error}"
+            needs, alternative = self._resource.requirement, self._resource.alternative
+            remedy = f"that needs {needs}" if needs else "check that its CRD is installed"
+            remedy = f"{remedy}, or {alternative}" if alternative else remedy
+            return f"cannot {verb} {self._name}: the API server does not serve {kind}; {remedy}: {error}"
         return f"cannot {verb} {self._name}: {error}"

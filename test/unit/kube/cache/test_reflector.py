@@ -15,6 +15,7 @@ from tfjob_controller.kube.meta import Resource
 A5, A7, B6 = thing("a", 5), thing("a", 7), thing("b", 6)
 END6 = bookmark(6, ends_list=True)
 REFUSED = ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch")
+MISSING = ApiError(404, "NotFound", "the server could not find the requested resource")
 TIMED_OUT = ApiError(0, "Timeout", "the stream was silent for longer than its read time-out")
 
 
@@ -63,17 +64,26 @@ def test_a_watch_requests_bookmarks_and_its_end_after_five_to_ten_minutes() -> N
 
 
 @pytest.mark.parametrize(
-    ("requirement", "words"),
+    ("remedy", "words"),
     [
-        pytest.param("", "check that its CRD is installed:", id="a CRD"),
-        pytest.param("Kubernetes 1.99", "that needs Kubernetes 1.99:", id="a part of Kubernetes"),
+        pytest.param({}, "check that its CRD is installed:", id="a CRD"),
+        pytest.param({"requirement": "Kubernetes 1.99"}, "that needs Kubernetes 1.99:", id="a part of Kubernetes"),
+        pytest.param(
+            {"alternative": "add --no-things"}, "check that its CRD is installed, or add --no-things:", id="a flag"
+        ),
     ],
 )
-def test_a_kind_that_is_not_served_is_named_with_the_remedy(requirement: str, words: str) -> None:
-    missing = ApiError(404, "NotFound", "the server could not find the requested resource")
-    played = Played(missing, kind=replace(THINGS, requirement=requirement))
+def test_a_kind_that_is_not_served_is_named_with_the_remedy(remedy: dict[str, str], words: str) -> None:
+    played = Played(MISSING, kind=replace(THINGS, **remedy))
     (said,) = played.errors_at_rest
     assert f"the API server does not serve Thing example.com/v1; {words} " in said
+
+
+def test_a_kind_is_unserved_until_a_request_for_it_succeeds() -> None:
+    assert Played(MISSING).reflector.is_unserved
+    assert not Played(MISSING, [END6]).reflector.is_unserved
+    forbidden = ApiError(403, "Forbidden", "things is forbidden")
+    assert not Played(MISSING, forbidden).reflector.is_unserved
 
 
 def test_selectors_go_with_every_request() -> None:
