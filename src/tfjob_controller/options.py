@@ -144,6 +144,12 @@ class RunOptions:
         "Kinds of kubeflow.org/v1 that are run as Kubeflow's training-operator 1.9 runs them, separated by commas. "
         "Requires their CRDs; training-operator must not run. With TFJob, those of v1alpha1 are not run.",
     )
+    kubeflow_v1_strict: bool = option(
+        SWITCH,
+        "false",
+        "Follow training-operator for the kinds of --kubeflow-v1-api also where this project differs on purpose: for "
+        "example, a deleted pod fails a TFJob, and replaced pods do not count for backoffLimit.",
+    )
     mpi_kubectl_delivery_image: str = option(
         TEXT,
         "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest",

@@ -31,8 +31,14 @@ class V1Bench:
     """See the module. Pods run and end when a test says so."""
 
     def __init__(
-        self, kind: str = "TFJob", gangs: GangPolicy = NO_GANGS, added: AddedContainers = DEFAULT_CONTAINERS
+        self,
+        kind: str = "TFJob",
+        gangs: GangPolicy = NO_GANGS,
+        added: AddedContainers = DEFAULT_CONTAINERS,
+        *,
+        strict: bool = False,
     ) -> None:
+        self.strict = strict
         self.clock = FakeClock()
         self.api = MemoryApi(self.clock)
         self.kind, self.resource, self.added = kind, V1_RESOURCES[kind], added
@@ -59,7 +65,7 @@ class V1Bench:
     def new_reconciler(self) -> Reconciler[V1Job]:
         """Returns the reconciler of a restarted process, without any state of the first one."""
         return Reconciler(
-            V1Adapter(self.resource, self.clock, gangs=self.gangs, added=self.added),
+            V1Adapter(self.resource, self.clock, gangs=self.gangs, added=self.added, strict=self.strict),
             ResourceClient(self.api, self.resource),
             self.caches.jobs.store,
             self.caches.children.snapshots(),
@@ -142,6 +148,13 @@ class V1Bench:
         for replica in replicas:
             state = {"running": {"startedAt": format_time(self.clock.now())}}
             self._set(replica, "Running", state, restarts=restarts)
+
+    def restarts_sidecar(self, replica: str, restarts: int) -> None:
+        """A container beside the training container is started again."""
+        status = self.pod(replica)["status"]
+        sidecar = {**status["containerStatuses"][0], "name": "sidecar", "restartCount": restarts}
+        containers = [*status["containerStatuses"], sidecar]
+        self.api.change(f"{POD_PATH}/{NAME}-{replica}", {"status": {**status, "containerStatuses": containers}})
 
     def exits(self, replica: str, exit_code: int) -> None:
         ended = {"exitCode": exit_code, "finishedAt": format_time(self.clock.now())}

@@ -43,8 +43,9 @@ class Shared:
     """The parts that all kinds share.
 
     `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number. With `traces` the
-    triggers of syncs are logged. `kubectl_image` is for launchers of MPIJobs, `master_wait` for workers of PyTorchJobs.
-    `restart_rules` (see `jobs.actions.children`) and `progress_server` are known once the API server's version is.
+    triggers of syncs are logged. `kubectl_image` is for launchers of MPIJobs, `master_wait` for workers of PyTorchJobs,
+    `kubeflow_v1_strict` for all kinds of `kubeflow.org/v1`. `restart_rules` (see `jobs.actions.children`) and
+    `progress_server` are known once the API server's version is.
     """
 
     requester: Requester
@@ -61,6 +62,7 @@ class Shared:
     traces: bool
     kubectl_image: str
     master_wait: MasterWait
+    kubeflow_v1_strict: bool
     restart_rules: bool = False
     progress_server: ProgressServer | None = None
 

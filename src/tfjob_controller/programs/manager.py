@@ -178,6 +178,7 @@ class Manager:
             traces=options.log_level == DEBUG,
             kubectl_image=options.mpi_kubectl_delivery_image,
             master_wait=master_wait,
+            kubeflow_v1_strict=options.kubeflow_v1_strict,
         )
         self._kinds = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
         self._progress = self._new_progress_serving(config.namespace)

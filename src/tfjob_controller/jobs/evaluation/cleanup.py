@@ -32,6 +32,8 @@ def jobs_to_suspend(
 
     `ended` is the completionTime of a job that is cleaned up.
     """
+    if plan.policy.is_strict and plan.policy.clean_pod_policy == CLEAN_NONE:
+        return []
     by_job: dict[str, list[ReplicaState]] = {}
     for state in states:
         by_job.setdefault(state.replica.name, []).append(state)

@@ -59,6 +59,7 @@ from tfjob_controller.jobs.state.restarts import (
     next_restart_counts,
     replaced_counts,
     replica_restarts,
+    restarts_for_limit,
     with_gone_pods_added,
 )
 from tfjob_controller.jobs.trainingjob import TrainingJob, TrainingStatus
@@ -148,8 +149,9 @@ def evaluate(job: TrainingJob, plan: Plan, observed: ObservedState, now: datetim
     terms = step.plan.scheduling.gang
     admission = None if terms is None else gang_admission(terms, step.plan, step.observed, step.replica_states)
     wait = gang_wait(plan, step, admission, status, now) if plan.scheduling.requests_gang else None
+    counted_restarts = restarts_for_limit(plan, states, restarts - disruptions)
     completion = job_completion(
-        plan, states, unfinished, retried, causes, restarts - disruptions, status.start_time, now, status.reason
+        plan, states, unfinished, retried, causes, counted_restarts, status.start_time, now, status.reason
     )
     if plan.carrier is not None and plan.policy.suspend:
         # Pods that end because the job is suspended decide nothing, and neither do their peers that miss them.

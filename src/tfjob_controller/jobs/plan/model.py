@@ -81,6 +81,8 @@ class Role:
     restart_policy: str = ""
     # The init containers of such pods whose failure is never one of the program.
     retried_containers: frozenset[str] = frozenset()
+    # The phases in which such a pod has failed for good, whatever the policy: Failed, and Running if it is deleted.
+    final_phases: frozenset[str] = frozenset()
 
     @property
     def is_elastic(self) -> bool:
@@ -165,6 +167,9 @@ class RunPolicy:
     backoff_limit: int | None = None
     # Reports whether the job fails as soon as there are as many restarts as the limit, or one if it is 0.
     fails_at_limit: bool = False
+    # Reports whether the rules are training-operator's where this project's differ on purpose: only the restarts of
+    # pods that run count for the limit, successes only as long as their pods exist, and None keeps all pods.
+    is_strict: bool = False
     # Reports whether `suspend` is True because the scheduler of the gang permits no pods now.
     is_held: bool = False
 

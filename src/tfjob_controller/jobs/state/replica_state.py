@@ -31,7 +31,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.cluster import ALWAYS
-from tfjob_controller.api.common.core import BatchJob, Pod, Terminated
+from tfjob_controller.api.common.core import POD_FAILED, BatchJob, Pod, Terminated
 from tfjob_controller.api.common.policies import EXIT_CODE, NEVER, ON_FAILURE
 from tfjob_controller.jobs.plan.model import Plan, Replica
 from tfjob_controller.jobs.podtemplate.checkpoint import RESTORER
@@ -144,6 +144,8 @@ def classify_replicas(
 
 def _remembered(plan: Plan, observed: ObservedState, succeeded: Collection[str]) -> frozenset[str]:
     """Returns the recorded successes, without those of an Indexed Job that must be recreated: it runs all replicas."""
+    if plan.policy.is_strict:
+        return frozenset()
     done = frozenset(succeeded)
     for role in plan.replicas.roles:
         ids = {replica.id for replica in plan.replicas.all if replica.role is role} if role.job_name else set()
@@ -160,6 +162,12 @@ def _is_permanent(replica: Replica, exited: Terminated) -> bool:
     if replica.role.retries_any_error:
         return exited.reason == OOM_KILLED or bool(why_never_started(exited))
     return is_permanent_error(exited)
+
+
+def _is_final(replica: Replica, pod: Pod) -> bool:
+    """Reports whether no other pod takes the place of this one because of its phase."""
+    phase = pod.status.phase
+    return phase in replica.role.final_phases and (phase == POD_FAILED or pod.metadata.deletion_timestamp is not None)
 
 
 def never_existed(state: ReplicaState) -> bool:
@@ -310,7 +318,8 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
         disrupted = is_disrupted(pod, exited) or deletion_request_time(pod) is not None
         is_stopped = state.job is not None and state.job.spec.suspend
         has_run = state.is_up or exited is not None or is_finished(pod)
-        if needs_pod and has_run and replica.role.restart_policy == NEVER and not is_stopped:
+        is_final = replica.role.restart_policy == NEVER or _is_final(replica, pod)
+        if needs_pod and has_run and is_final and not is_stopped:
             return replace(state, state=FAILED, is_disrupted=disrupted)
         return replace(
             state,
@@ -323,6 +332,7 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     if exited.exit_code == 0 and not (replica.serves or runs_again or outlasted_its_pod(pod, exited)):
         return replace(state, state=SUCCEEDED, pending="")
     is_permanent = _is_permanent(replica, exited) and state.ended_in not in replica.role.retried_containers
+    is_permanent = is_permanent or _is_final(replica, pod)
     # A replica with a policy of its own stays as it ended.
     if is_permanent and (replica.decides or replica.role.restart_policy):
         return replace(state, state=FAILED)

@@ -27,7 +27,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
-from tfjob_controller.api.common.core import POD_FAILED, Pod
+from tfjob_controller.api.common.core import POD_FAILED, POD_RUNNING, Pod
+from tfjob_controller.api.common.policies import NEVER
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.naming import REPLICA_RESTARTS, replica_id_of
 from tfjob_controller.jobs.plan.model import Plan, Role
@@ -97,6 +98,23 @@ def replica_restarts(state: ReplicaState) -> int:
     # Pods of a Job that is suspended or deleted end for this reason.
     is_stopped = job.spec.suspend or job.metadata.deletion_timestamp is not None
     return int(before if before.isdecimal() else 0) + in_place + (state.is_replaced and not is_stopped)
+
+
+def restarts_for_limit(plan: Plan, states: Sequence[ReplicaState], restarts: int) -> int:
+    """Returns how many of the job's restarts count for `backoffLimit`; `restarts` are those that programs caused.
+
+    Training-operator counts those of all containers of the pods that run, and with a limit of 0 also pods that fail.
+    """
+    if not plan.policy.is_strict:
+        return restarts
+    present = sum(
+        status.restart_count
+        for state in states
+        for pod in state.pods
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        if pod.status.phase == POD_RUNNING and state.replica.role.restart_policy != NEVER
+    )
+    return present if plan.policy.backoff_limit else max(present, restarts)
 
 
 def new_disruptions(states: Sequence[ReplicaState], counts: Mapping[str, int]) -> int:

@@ -109,9 +109,12 @@ def _existing(plan: Plan, states: Sequence[ReplicaState]) -> int:
 def _succeeded(plan: Plan, old: tuple[str, ...], states: Sequence[ReplicaState]) -> tuple[str, ...]:
     """Returns the ids of all replicas that ever succeeded, including those that a resize has removed since.
 
-    Removed replicas of an elastic role are left out, since an Indexed Job runs an index that is added again. So are
-    those of a set whose suspended Jobs are replaced, which all run again.
+    With strict rules only those whose pods exist count. Removed replicas of an elastic role are left out, since an
+    Indexed Job runs an index that is added again. So are those of a set whose suspended Jobs are replaced, which all
+    run again.
     """
+    if plan.policy.is_strict:
+        old = ()
     if plan.replicas.is_elastic:
         present = {state.replica.id for state in states}
         old = tuple(id_ for id_ in old if id_ in present)

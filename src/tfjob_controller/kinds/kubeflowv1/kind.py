@@ -16,6 +16,7 @@ from tfjob_controller.api.common.core import HORIZONTAL_POD_AUTOSCALERS, Pod
 from tfjob_controller.api.common.record import record_patch
 from tfjob_controller.api.kubeflowv1.defaults import with_defaults
 from tfjob_controller.api.kubeflowv1.types import (
+    JAX_JOB,
     MANAGED_HERE,
     MPI_JOB,
     PYTORCH_JOB,
@@ -107,11 +108,14 @@ class V1Adapter:
         cluster_domain: str = "",
         gangs: GangPolicy = NO_GANGS,
         added: AddedContainers = DEFAULT_CONTAINERS,
+        *,
+        strict: bool = False,
     ) -> None:
         """`cluster_domain` ends the names of hosts in TF_CONFIG; empty for those that the cluster completes.
 
-        `added` are the init containers that pods get.
+        `added` are the init containers that pods get. `strict`: see `build_v1_plan`.
         """
+        self._strict = strict
         self._cluster_domain, self._gangs, self._added = cluster_domain, gangs, added
         self.resource: Resource[Object] = resource
         self._clock = clock
@@ -119,7 +123,8 @@ class V1Adapter:
         self._cleaned: LRUCache[str, bool] = LRUCache(_REMEMBERED)
 
     def is_managed(self, job: V1Job) -> bool:
-        return job.spec.run_policy.managed_by in (None, "", MANAGED_HERE)
+        ignores_manager = self._strict and job.kind == JAX_JOB
+        return ignores_manager or job.spec.run_policy.managed_by in (None, "", MANAGED_HERE)
 
     def work_of(self, job: V1Job) -> TrainingJob:
         return v1_work(job, self._is_cleaned_up)
@@ -132,7 +137,7 @@ class V1Adapter:
         return problem(job) or gang_problem(job, self._gangs)
 
     def plan(self, job: V1Job) -> Plan:
-        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs, self._added)
+        return build_v1_plan(with_defaults(job), self._cluster_domain, self._gangs, self._added, strict=self._strict)
 
     def record_change(self, job: V1Job, status: TrainingStatus) -> Mapping[str, Any] | None:
         record = record_of(job, status)
@@ -168,7 +173,7 @@ def v1_work(job: V1Job, is_cleaned_up: Callable[[V1Job], bool] = lambda job: Tru
 def _adapter(resource: Resource[V1Job], shared: Shared, caches: V1Caches, readers: LogReaders) -> V1Adapter:
     domain = os.environ.get(_CLUSTER_DOMAIN, "")
     added = AddedContainers(shared.master_wait, shared.kubectl_image)
-    return V1Adapter(resource, shared.clock, domain, shared.gangs, added)
+    return V1Adapter(resource, shared.clock, domain, shared.gangs, added, strict=shared.kubeflow_v1_strict)
 
 
 def _kind(name: str) -> Kind:

@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfjob_controller.api.common.core import POD_FAILED, POD_RUNNING
 from tfjob_controller.api.common.podtemplates import containers_of
 from tfjob_controller.api.common.policies import EXIT_CODE, NEVER
 from tfjob_controller.api.kubeflowv1.types import (
@@ -86,15 +87,18 @@ def build_v1_plan(
     cluster_domain: str = "",
     gangs: GangPolicy = NO_GANGS,
     added: AddedContainers = DEFAULT_CONTAINERS,
+    *,
+    strict: bool = False,
 ) -> Plan:
     """Compiles a *valid* job with its defaults. `cluster_domain` is the end of host names in TF_CONFIG.
 
-    `added` are the init containers that pods get.
+    `added` are the init containers that pods get. With `strict` the rules are those of training-operator where this
+    project's differ on purpose.
 
     Raises UnplannableError for a job without replicas.
     """
     kind, policy = V1_KINDS[job.kind], job.spec.run_policy
-    roles = tuple(_role(job, kind, name, entry, added) for name, entry in job.spec.replica_specs.items())
+    roles = tuple(_role(job, kind, name, entry, added, strict=strict) for name, entry in job.spec.replica_specs.items())
     deciding = deciding_type(job)
     replicas = chief_first(
         Replica(
@@ -126,6 +130,7 @@ def build_v1_plan(
             policy.active_deadline_seconds,
             policy.backoff_limit,
             fails_at_limit=True,
+            is_strict=strict,
         ),
         replicas=dataclasses.replace(
             planned(roles, replicas, _needed(job, deciding, replicas)),
@@ -189,7 +194,13 @@ def _may_fail(job: V1Job, role: Role) -> bool:
     return job.spec.enable_dynamic_worker and role.replica_type == WORKER and role.restart_policy == NEVER
 
 
-def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec, added: AddedContainers) -> Role:
+def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec, added: AddedContainers, *, strict: bool) -> Role:
+    retried_containers = {*added.wait.names, mpi.INIT_CONTAINER}
+    if strict and entry.restart_policy == EXIT_CODE:
+        # Only the training container has an exit code that counts.
+        retried_containers |= {
+            str(container.get("name")) for container in spec_of(entry.template).get("initContainers") or ()
+        }
     return Role(
         name=name.lower(),
         replica_type=name,
@@ -199,8 +210,18 @@ def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec, added: Adde
         container=container_name(job, name),
         port_name=kind.port_name,
         restart_policy=entry.restart_policy,
-        retried_containers=added.wait.names | {mpi.INIT_CONTAINER},
+        retried_containers=frozenset(retried_containers),
+        final_phases=_final_phases(job, name, entry.restart_policy) if strict else frozenset(),
     )
+
+
+def _final_phases(job: V1Job, name: str, restart_policy: str) -> frozenset[str]:
+    """Returns the phases (`Role.final_phases`) in which a pod fails the job under training-operator."""
+    if job.kind == TF_JOB and not (job.spec.enable_dynamic_worker and name == WORKER):
+        return frozenset((POD_RUNNING,))
+    if job.kind in (XGBOOST_JOB, MPI_JOB) and restart_policy != EXIT_CODE:
+        return frozenset((POD_RUNNING, POD_FAILED))
+    return frozenset()
 
 
 def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str, added: AddedContainers) -> PodCarrier:
