@@ -392,3 +392,38 @@ def test_a_pod_that_kubernetes_refuses_is_reported_with_its_field() -> None:
 
     with pytest.raises(ClientError, match=r"refuses the pods of master: spec\.containers\[0\]\.name: no name"):
         client_of(Refusing()).submit(job_manifest("PyTorchJob", {"Master": 1}))
+
+
+def test_a_replica_whose_node_is_lost_names_it_and_what_lets_the_next_pod_start() -> None:
+    lost = pod("worker-1", **RUNNING, conditions=[{"type": "Ready", "status": "False"}])
+    lost["spec"] = {"nodeName": "node-2"}
+    lost["metadata"]["deletionTimestamp"] = "2026-01-01T11:30:00Z"
+    server = pytorch_server([condition("Restarting", message="worker failed")], [pod("master-0", **RUNNING), lost])
+    (row,) = [row for row in job_of(server).describe().replicas if row.replica == "worker-1"]
+    assert row.state == "Terminating"
+    assert row.message == "its node node-2 does not report; the pod stays until it does, or is deleted"
+    assert diagnosis_of(server) == (
+        "the pod of worker-1 is being deleted, but its node node-2 does not report",
+        "another pod follows once the node reports again, or is deleted: kubectl delete node node-2",
+    )
+
+
+def test_a_pod_that_ends_within_its_grace_period_has_lost_no_node() -> None:
+    reason = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    for conditions in ([{"type": "Ready", "status": "True"}], [reason], []):
+        ending = pod("worker-1", **RUNNING, conditions=conditions)
+        ending["metadata"]["deletionTimestamp"] = "2026-01-01T11:30:00Z"
+        server = pytorch_server([condition("Running")], [pod("master-0", **RUNNING), ending])
+        (row,) = [row for row in job_of(server).describe().replicas if row.replica == "worker-1"]
+        assert (row.state, row.message) == ("Terminating", "")
+        assert "does not report" not in diagnosis_of(server)[0]
+
+
+def test_pods_that_still_run_after_the_end_are_named_with_the_command_that_deletes_them() -> None:
+    pods = [pod("master-0", **RUNNING), pod("worker-1", **RUNNING), pod("worker-0", phase="Failed")]
+    failed = condition("Failed", message="worker-0 failed")
+    delete = "kubectl delete pytorchjobs.kubeflow.org test -n team"
+    _, next_ = diagnosis_of(pytorch_server([failed], pods))
+    assert next_ == f"the pods of master-0, worker-1 still run until the job is deleted: {delete}"
+    _, next_ = diagnosis_of(pytorch_server([failed], pods, runPolicy={"cleanPodPolicy": "Running"}))
+    assert next_.startswith("nothing: it stays"), "they are about to be deleted"

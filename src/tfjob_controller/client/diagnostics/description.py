@@ -21,7 +21,7 @@ from tfjob_controller.client.text import age, ago, html_element, html_fields, ht
 from tfjob_controller.jobs.evaluation.silence import newest_warning
 from tfjob_controller.jobs.state import replica_state
 from tfjob_controller.jobs.state.podreasons import error_of, exit_text
-from tfjob_controller.jobs.state.pods import blocking_init_container, failing_init_container
+from tfjob_controller.jobs.state.pods import blocking_init_container, failing_init_container, is_unheard
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
 from tfjob_controller.jobs.status.checkpoints import named, restored_text, size_text
@@ -238,6 +238,8 @@ def _warning(view: ReplicaState, events: Mapping[str, Sequence[Event]]) -> str:
 
 def _message(view: ReplicaState) -> str:
     """Returns why the replica waits, or else the last message of its program, or else its activity."""
+    if view.pod is not None and _is_terminating(view) and is_unheard(view.pod):
+        return f"its node {view.pod.spec.node_name} does not report; the pod stays until it does, or is deleted"
     if view.pending:
         return view.pending
     if view.exited is not None and view.exited.message:

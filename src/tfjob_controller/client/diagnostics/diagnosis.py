@@ -16,6 +16,7 @@ import msgspec
 
 from tfjob_controller.api.common.core import Pod
 from tfjob_controller.api.common.managedby import is_managed_here
+from tfjob_controller.api.common.policies import CLEAN_NONE
 from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.replicas import replica_blamed
@@ -26,7 +27,8 @@ from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
 from tfjob_controller.jobs.reasons import FAILED_CREATE
 from tfjob_controller.jobs.state.podreasons import why_never_started
-from tfjob_controller.jobs.state.pods import blocking_init_container, last_exit, newest
+from tfjob_controller.jobs.state.pods import blocking_init_container, is_unheard, last_exit, newest
+from tfjob_controller.jobs.status.summary import join_ids
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished, ready_by_role
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
@@ -79,6 +81,7 @@ def _first(case: Diagnostics, job: AnyJob, status: TrainingStatus) -> Diagnosis:
         or _waiting_for_gang(case)
         or _failing_pods(case, status)
         or _unscheduled_pods(case)
+        or _unheard_pods(case)
         or _restarting(job, status)
         or _initializing(case, status)
         or _otherwise(case, status)
@@ -150,8 +153,22 @@ def _ended(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None:
     first, subject = (f"see the log of {log}; ", "the job") if log else ("", "it")
     if gone_at := _deletion_time(case.seen.job, status):
         return Diagnosis(how, f"{first}{subject} is deleted at {gone_at} (ttlSecondsAfterFinished)")
+    running = {_name(pod) for pod in _live(case.pods) if pod.get("status", {}).get("phase") == "Running"}
+    if running and _keeps_pods(case.seen.job):
+        meta, kind = case.seen.metadata, case.seen.kind
+        pods = "the pod of {} still runs" if len(running) == 1 else "the pods of {} still run"
+        delete = f"kubectl delete {kind.resource.full_name} {meta.name} -n {meta.namespace}"
+        then = f"{pods.format(join_ids(sorted(running)))} until the job is deleted: {delete}"
+        return Diagnosis(how, f"{first}{then}", is_final=True)
     then = f"{subject} stays until it is deleted; to run it again, delete it and submit it again"
     return Diagnosis(how, f"{first or 'nothing: '}{then}", is_final=True)
+
+
+def _keeps_pods(job: AnyJob) -> bool:
+    """Reports whether the controller leaves the pods of a job that has ended."""
+    kind = kind_of(job)
+    plan = kind.plan_of(job) if kind.problem_of(job) is None else None
+    return plan is not None and plan.policy.clean_pod_policy == CLEAN_NONE
 
 
 def _deletion_time(job: AnyJob, status: TrainingStatus) -> str:
@@ -285,6 +302,23 @@ def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
         return None
     remedy = _remedy("; ".join(states.values()), case.seen.metadata.namespace)
     return Diagnosis(_listed(states), f"{remedy}kube-scheduler tries again by itself as soon as nodes or pods change")
+
+
+def _unheard_pods(case: Diagnostics) -> Diagnosis | None:
+    """Pods of a job of v1 that are being deleted: the next ones have their names, and wait until they are gone."""
+    if not case.seen.kind.operator_name:
+        return None
+    nodes: dict[str, str] = {}
+    for pod in case.pods:
+        decoded = msgspec.convert(pod, Pod)
+        if pod["metadata"].get("deletionTimestamp") and is_unheard(decoded):
+            nodes[_name(pod)] = decoded.spec.node_name
+    if not nodes:
+        return None
+    replica, node = min(nodes.items())
+    more = f" (also {len(nodes) - 1} more)" if len(nodes) > 1 else ""
+    now = f"the pod of {replica} is being deleted, but its node {node} does not report{more}"
+    return Diagnosis(now, f"another pod follows once the node reports again, or is deleted: kubectl delete node {node}")
 
 
 def _restarting(job: AnyJob, status: TrainingStatus) -> Diagnosis | None:

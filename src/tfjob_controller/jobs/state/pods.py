@@ -166,14 +166,18 @@ def why_unheard(pod: Pod, training: ContainerStatus) -> str:
     The node controller takes the condition Ready of its pods away, and leaves their containers as they were last seen.
     The pod is evicted minutes later, or never (node_lifecycle_controller.go, nodeutil.MarkPodsNotReady).
     """
-    if not training.ready or pod.metadata.deletion_timestamp is not None:
+    if not training.ready or pod.metadata.deletion_timestamp is not None or not is_unheard(pod):
         return ""
+    return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report"
+
+
+def is_unheard(pod: Pod) -> bool:
+    """Reports whether the node controller has taken the condition Ready of the pod away."""
     # A loop, which is fast: each sync calls this for each pod.
     for condition in pod.status.conditions:
         if condition.type == "Ready":
-            is_unheard = condition.status == "False" and condition.reason in ("", _NODE_NOT_READY)
-            return f"{_NODE_NOT_READY}: {pod.spec.node_name} does not report" if is_unheard else ""
-    return ""
+            return condition.status == "False" and condition.reason in ("", _NODE_NOT_READY)
+    return False
 
 
 def last_exit(status: ContainerStatus) -> Terminated | None:
