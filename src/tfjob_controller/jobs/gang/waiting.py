@@ -10,7 +10,7 @@ none has one: a single replica that is restarted does not make the gang wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tfjob_controller.api.common.core import Pod
@@ -62,6 +62,17 @@ def gang_wait(
     plan: Plan, step: Step, admission: GangAdmission | None, status: TrainingStatus, now: datetime
 ) -> GangWait | None:
     """Returns the wait of a job that runs as a gang, or requests to; None in steps that are not part of the gang."""
+    wait = _wait_of(plan, step, admission, status, now)
+    group = plan.scheduling.pod_group
+    terms = group.terms if group is not None else plan.scheduling.gang
+    if wait is None or terms is None or not terms.warning:
+        return wait
+    return replace(wait, message=f"{wait.message}; {terms.warning}")
+
+
+def _wait_of(
+    plan: Plan, step: Step, admission: GangAdmission | None, status: TrainingStatus, now: datetime
+) -> GangWait | None:
     terms, gang, group = step.plan.scheduling.gang, step.observed.gang, plan.scheduling.pod_group
     if step.plan.scheduling.is_gang_refused:
         return GangWait(False, reasons.GANG_SCHEDULING_OFF, _OFF)

@@ -73,6 +73,8 @@ class GangTerms:
     priority: int = 0
     scheduler_name: str = ""
     pins: bool = False
+    # Why a setting of the job does not apply as it is; empty if all do.
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tfjob_controller.api.common.policies import BY_RESTART
+from tfjob_controller.api.gang import ON_TIMEOUT_SUSPEND
 from tfjob_controller.jobs.frameworks.environment import tf_config_environment
 from tfjob_controller.jobs.plan.gangterms import OFF, GangTerms, PodGroupTerms
 from tfjob_controller.jobs.podtemplate.checkpoint import SAVER
@@ -222,6 +223,11 @@ class PodScheduling:
     @property
     def requests_gang(self) -> bool:
         return self.is_gang_refused or self.gang is not None or self.pod_group is not None
+
+    @property
+    def suspends_on_timeout(self) -> bool:
+        terms = self.pod_group.terms if self.pod_group is not None else self.gang
+        return terms is not None and terms.on_timeout == ON_TIMEOUT_SUSPEND
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,9 @@ def as_finished(status: TrainingStatus) -> TrainingStatus:
     return replace(status, phase=last_phase(status.state == replica_state.SUCCEEDED))
 
 
-def suspended_status(figures: TrainingStatus, next_conditions: Conditions, reverted: str = "") -> TrainingStatus:
+def suspended_status(
+    plan: Plan, figures: TrainingStatus, next_conditions: Conditions, reverted: str = ""
+) -> TrainingStatus:
     """Returns the status of a suspended job. `reverted` names the suspensions that another client keeps reverting."""
     message = "Suspended: spec.suspend is true"
     next_conditions.clear(conditions.RUNNING, reasons.SUSPENDED, message)
@@ -94,7 +96,9 @@ def suspended_status(figures: TrainingStatus, next_conditions: Conditions, rever
     next_conditions.set(conditions.SUSPENDED, True, reasons.SUSPENDED, message)
     next_conditions.clear(conditions.PREEMPTED, reasons.SUSPENDED, message)
     scheduled = next_conditions.find(conditions.SCHEDULED)
-    if scheduled is not None and scheduled.reason not in (reasons.TIMED_OUT, reasons.GANG_SCHEDULING_OFF):
+    # A time-out that suspends the job is why it is suspended.
+    kept = (reasons.GANG_SCHEDULING_OFF, *((reasons.TIMED_OUT,) if plan.scheduling.suspends_on_timeout else ()))
+    if scheduled is not None and scheduled.reason not in kept:
         next_conditions.set(conditions.SCHEDULED, False, reasons.NOT_WAITING, message)
     return replace(
         figures,

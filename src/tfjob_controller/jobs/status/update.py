@@ -238,7 +238,7 @@ def _active(job_state: JobState, obstacles: Sequence[Obstacle], reverted: str) -
     resizing = decide_scaling(job_state, next_conditions)
     figures = with_restart(job_state, replace(figures, scaling=resizing.scaling))
     if plan.policy.is_suspended_by_user:
-        return _result_of(job_state, suspended_status(figures, next_conditions, reverted), resizing)
+        return _result_of(job_state, suspended_status(plan, figures, next_conditions, reverted), resizing)
     others = (Obstacle(reverted),) if reverted else ()
     status = active_status(job_state, figures, next_conditions, (*obstacles, *others))
     return _result_of(job_state, status, resizing, suspends=wait is not None and wait.suspends)

@@ -43,12 +43,23 @@ def gang_fields(job: V1Job, policy: GangPolicy, replicas: Iterable[Replica], car
         timeout_seconds=scheduling.schedule_timeout_seconds if scheduling is not None else None,
         scheduler_name="" if policy.pins else policy.scheduler_name,
         pins=policy.pins,
+        warning=_min_available_warning(job),
     )
     if policy.backend is None:
         return {"gang": terms, "pod_group": None}
     queue = scheduling.queue if scheduling is not None else ""
     queue = queue or job.metadata.labels.get(policy.backend.queue_label, "")
     return {"gang": None, "pod_group": PodGroupTerms(terms, policy.backend, queue)}
+
+
+def _min_available_warning(job: V1Job) -> str:
+    scheduling = job.spec.run_policy.scheduling_policy
+    count = scheduling.min_available if scheduling is not None else None
+    total = sum(entry.replicas or 0 for entry in job.spec.replica_specs.values())
+    if count is None or 1 <= count <= total:
+        return ""
+    field = "spec.runPolicy.schedulingPolicy.minAvailable"
+    return f"{field} is {count}, which is not between 1 and {total}, the number of replicas"
 
 
 def gang_problem(job: V1Job, policy: GangPolicy) -> str | None:

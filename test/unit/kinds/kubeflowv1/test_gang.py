@@ -207,3 +207,29 @@ def test_requests_that_are_no_quantities_make_the_job_invalid() -> None:
     bench.settle()
     assert bench.state == "Failed"
     assert "spec.pytorchReplicaSpecs[Worker].template: " in bench.status["conditions"][-1]["message"]
+
+
+def test_a_suspended_job_waits_for_no_capacity_even_after_its_wait_has_timed_out() -> None:
+    bench = waiting(V1Bench("PyTorchJob", OWN), scheduleTimeoutSeconds=5)
+    bench.clock.advance(10)
+    bench.settle()
+    assert bench.status["conditions"][0]["reason"] == "TimedOut"
+    bench.change(runPolicy={"suspend": True})
+    bench.settle()
+    scheduled = bench.status["conditions"][0]
+    assert (scheduled["type"], scheduled["reason"]) == ("Scheduled", "NotWaiting")
+    assert scheduled["message"] == "Suspended: spec.suspend is true"
+
+
+@pytest.mark.parametrize("backend", [None, "volcano"])
+@pytest.mark.parametrize(("least", "is_warned"), [(0, True), (1, False), (3, False), (4, True)])
+def test_a_minimum_out_of_bounds_is_named(backend: str | None, least: int, is_warned: bool) -> None:
+    gangs = OWN if backend is None else GangPolicy(ON_REQUEST, backend=BACKENDS[backend])
+    bench = waiting(V1Bench("PyTorchJob", gangs), minAvailable=least)
+    scheduled = bench.status["conditions"][0]
+    words = f"; spec.runPolicy.schedulingPolicy.minAvailable is {least}, which is not between 1 and 3, the number of"
+    assert scheduled["type"] == "Scheduled"
+    assert (words in scheduled["message"]) == is_warned
+    if backend is None:
+        admit(bench)
+        assert (words in bench.status["conditions"][0]["message"]) == is_warned
