@@ -118,7 +118,7 @@ class LogReader:
         """The replica that the reason of a failed job names first, or else the chief, which comes first."""
         by_id = {view.replica.id: view for view in views}
         cause = by_id.get(replica_blamed(self._failure, by_id))
-        if cause is None and self._failure and self._reader.kind.operator_name:  # whose reasons name no replica
+        if cause is None and self._failure and self._reader.kind.owns_pods:  # whose reasons name no replica
             cause = next((view for view in views if view.state == FAILED), None)
         if cause is None or cause is views[0]:
             return views[0]

@@ -254,7 +254,7 @@ class Reader:
         meta, selector = job.metadata, self.kind.child_selector(job)
         if not selector:
             return ObservedState()
-        if self.kind.operator_name:
+        if self.kind.owns_pods:
             owned = (pod for pod in self._pods.list(self.namespace, selector) if is_owned_by(pod, meta.uid))
             return ObservedState(pods={pod.metadata.name: (pod,) for pod in owned})
         by_job: dict[str, list[Pod]] = {}

@@ -123,7 +123,7 @@ def cluster_usage(
     `jobs` are the jobs that exist, by the word of their kind, as far as they are known; read after the pods. Pods of
     other kinds than `kinds` belong to no job.
     """
-    owners = {kind.operator_name: kind.word for kind in kinds if kind.operator_name}
+    owners = {kind.operator_name: kind.word for kind in kinds if kind.owns_pods}
     placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
     groups: dict[tuple[str, JobKey], list[ScheduledPod]] = defaultdict(list)
     for pod in placed:
@@ -245,7 +245,7 @@ def read_usage(
     requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS
 ) -> tuple[ClusterUsage, str]:
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
-    of_v1 = [kind.resource for kind in kinds if kind.operator_name]
+    of_v1 = [kind.resource for kind in kinds if kind.owns_pods]
     nodes, pods, why = _read(requester, namespace, (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else [])))
     gangs = _read_gangs(requester) if nodes is not None else ()
     return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1), kinds), why

@@ -82,6 +82,11 @@ class ClientKind:
     """The kind in the dashboard's form for a new job; None if the form does not offer it."""
 
     @property
+    def owns_pods(self) -> bool:
+        """Whether its jobs own their pods, without child Jobs between them."""
+        return bool(self.operator_name)
+
+    @property
     def word(self) -> str:
         """Its name in commands, in the singular."""
         return self.resource.kind.lower()

@@ -102,7 +102,7 @@ def collect_diagnostics(
     """Raises `ApiError`, except for a missing permission or kind."""
     case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
     selector = seen.kind.child_selector(seen.job)
-    if seen.kind.operator_name:
+    if seen.kind.owns_pods:
         case.pods.extend(_read(requester, case, PODS, selector, is_wanted=lambda pod: _is_controlled(pod, seen)))
     elif selector:
         for resource, objects in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
@@ -126,7 +126,7 @@ def child_names(seen: Snapshot) -> re.Pattern[str] | None:
     roles = "|".join(re.escape(role.role) for role in status_of(seen.job).roles)
     if not roles:
         return None
-    if seen.kind.operator_name:
+    if seen.kind.owns_pods:
         return re.compile(rf"{re.escape(seen.metadata.name)}-({roles})-(\d+)$")
     return re.compile(rf".*-({roles})-{re.escape(seen.runtime_id)}-(\d+)(?:-|$)") if seen.runtime_id else None
 
@@ -192,7 +192,7 @@ def _is_about(case: Diagnostics, event: Object) -> bool:
     if about.get("kind") not in _CHILDREN or event_time(event)[:19] < (meta.creation_timestamp or "")[:19]:
         return False
     name, runtime = about.get("name", ""), case.seen.runtime_id
-    if case.seen.kind.operator_name:
+    if case.seen.kind.owns_pods:
         names = child_names(case.seen)
         return names is not None and names.match(name) is not None
     return bool(runtime) and f"-{runtime}" in name

@@ -187,7 +187,7 @@ def _log_of_failure(case: Diagnostics, status: TrainingStatus) -> str:
     Without -p, since the kubelet keeps the log of the last run alone, unless the container runs again.
     """
     replica = replica_blamed(status.reason, {replica_of(pod) for pod in case.pods})
-    if not replica and case.seen.kind.operator_name:  # whose reasons name no replica
+    if not replica and case.seen.kind.owns_pods:  # whose reasons name no replica
         replica = min((replica_of(pod) for pod in case.pods if pod["status"].get("phase") == "Failed"), default="")
     pod = newest([msgspec.convert(pod, Pod) for pod in case.pods if replica_of(pod) == replica])
     if pod is None or not replica:
@@ -306,7 +306,7 @@ def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
 
 def _unheard_pods(case: Diagnostics) -> Diagnosis | None:
     """Pods of a job of v1 that are being deleted: the next ones have their names, and wait until they are gone."""
-    if not case.seen.kind.operator_name:
+    if not case.seen.kind.owns_pods:
         return None
     nodes: dict[str, str] = {}
     for pod in case.pods:
@@ -350,7 +350,7 @@ def _initializing(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
 
 def _refused_pods(case: Diagnostics, status: TrainingStatus) -> str:
     """Why pods of a job of v1 cannot be created, by the newest event: its status has no field for a reason."""
-    if not case.seen.kind.operator_name or len(case.pods) >= sum(role.replicas for role in status.roles):
+    if not case.seen.kind.owns_pods or len(case.pods) >= sum(role.replicas for role in status.roles):
         return ""
     events = (event for event in case.events if event.get("involvedObject", {}).get("uid") == case.seen.metadata.uid)
     refusals = [event for event in events if str(event.get("reason", "")).startswith(FAILED_CREATE)]

@@ -9,6 +9,7 @@ Source: kubeflow/trainer release-1.9 pkg/controller.v1/common/{job,scheduling}.g
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ from tfjob_controller.api.common.podrequests import member_of
 from tfjob_controller.api.gang import Member
 from tfjob_controller.api.kubeflowv1.types import V1_KINDS, WORKER, V1Job
 from tfjob_controller.jobs.naming import name_prefix
-from tfjob_controller.jobs.plan.gangterms import GangFields, GangPolicy, GangTerms, PodGroupTerms, member_problem
+from tfjob_controller.jobs.plan.gangterms import GangFields, GangPolicy, member_problem, scheduled_by, terms_of
 from tfjob_controller.jobs.plan.model import PodCarrier, Replica
 
 _NO_GANG: GangFields = {"gang": None, "pod_group": None}
@@ -33,28 +34,26 @@ def gang_fields(job: V1Job, policy: GangPolicy, replicas: Iterable[Replica], car
     if not _is_gang(job, policy):
         return _NO_GANG
     scheduling = job.spec.run_policy.scheduling_policy
-    terms = GangTerms(
+    terms = terms_of(
         # That of a PodGroup is upstream's.
-        name=job.metadata.name if policy.backend is not None else _gang_name(job),
-        members=tuple(_members(job, replicas, carrier)),
+        job.metadata.name if policy.backend is not None else _gang_name(job),
+        policy,
+        None,
+        tuple(_members(job, replicas, carrier)),
         scaled_role=WORKER.lower(),
         min_workers=_min_workers(job),
         max_workers=0,
-        timeout_seconds=scheduling.schedule_timeout_seconds if scheduling is not None else None,
-        scheduler_name="" if policy.pins else policy.scheduler_name,
-        pins=policy.pins,
-        warning=_min_available_warning(job),
     )
-    if policy.backend is None:
-        return {"gang": terms, "pod_group": None}
-    queue = scheduling.queue if scheduling is not None else ""
-    queue = queue or job.metadata.labels.get(policy.backend.queue_label, "")
-    return {"gang": None, "pod_group": PodGroupTerms(terms, policy.backend, queue)}
+    labels: Mapping[str, str] = job.metadata.labels
+    if scheduling is not None:
+        seconds, warning = scheduling.schedule_timeout_seconds, _min_available_warning(job, scheduling.min_available)
+        terms = dataclasses.replace(terms, timeout_seconds=seconds, warning=warning)
+        if scheduling.queue and policy.backend is not None:
+            labels = {**labels, policy.backend.queue_label: scheduling.queue}
+    return scheduled_by(policy, terms, labels)
 
 
-def _min_available_warning(job: V1Job) -> str:
-    scheduling = job.spec.run_policy.scheduling_policy
-    count = scheduling.min_available if scheduling is not None else None
+def _min_available_warning(job: V1Job, count: int | None) -> str:
     total = sum(entry.replicas or 0 for entry in job.spec.replica_specs.values())
     if count is None or 1 <= count <= total:
         return ""
