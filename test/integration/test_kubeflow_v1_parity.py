@@ -1,18 +1,19 @@
 """The same jobs under training-operator, the real program, and under this controller: what clients see is equal.
 
 Each job runs in a namespace of each controller. All jobs take their steps at the same time, and are compared whenever
-everything rests. Deliberate differences are named in the table of jobs, with what is seen.
+everything rests. Deliberate differences are named in the table of jobs, with what is seen. A second table has jobs that
+are equal only with --kubeflow-v1-strict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from helpers.cluster import new_namespace, own_plane, pod_path, set_pod_terminated
+from helpers.cluster import Cluster, new_namespace, own_plane, pod_path, set_pod_terminated
 from helpers.controller import running_controller
 from helpers.poll import eventually
 from helpers.v1manifests import v1_replicas
@@ -58,7 +59,15 @@ class Change:
     patch: Object
 
 
-Step = Exit | Restart | Change
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Somebody deletes a pod. With `at_once` it is gone; otherwise its program runs on, as no kubelet ends it."""
+
+    replica: str
+    at_once: bool = False
+
+
+Step = Exit | Restart | Change | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +331,42 @@ CASES = (
     ),
     Case("paddle-suspended", PADDLE, {"Master": 1, "Worker": 1}, (suspend(True), suspend(False))),
 )
-BY_NAME = {case.name: case for case in CASES}
+# What --kubeflow-v1-strict repeats. Deletions come last, when no kubelet serves the pods.
+STRICT_CASES = (
+    Case("tf-deleted", TF, {"Worker": replicas(TF, 2, "OnFailure")}, (Delete("worker-1"),)),
+    Case("tf-dynamic-deleted", TF, {"Worker": 2, "PS": 1}, (Delete("ps-0"),), {"enableDynamicWorker": True}),
+    Case("torch-deleted", TORCH, {"Worker": 2}, (Delete("worker-1"),)),
+    Case("torch-never-deleted", TORCH, {"Worker": replicas(TORCH, 2, "Never")}, (Delete("worker-1"),)),
+    Case("boost-deleted", BOOST, {"Master": replicas(BOOST, 1, "OnFailure"), "Worker": 1}, (Delete("master-0"),)),
+    Case("jax-deleted", JAX, {"Worker": replicas(JAX, 2, "ExitCode")}, (Delete("worker-1"),)),
+    Case("paddle-deleted", PADDLE, {"Worker": 2}, (Delete("worker-0"),)),
+    Case(
+        "tf-success-gone",
+        TF,
+        {"Worker": 2},
+        (Exit({"worker-1": 0}), Delete("worker-1", at_once=True)),
+        {"successPolicy": "AllWorkers"},
+    ),
+    Case(
+        "torch-replaced",
+        TORCH,
+        {"Master": replicas(TORCH, 1, "ExitCode")},
+        (Exit({"master-0": 137}),),
+        policy(backoffLimit=1),
+        differs=(RESTARTS,),
+    ),
+    Case(
+        "boost-evicted",
+        BOOST,
+        {"Master": 1, "Worker": replicas(BOOST, 1, "OnFailure")},
+        (Exit({"worker-0": 137}),),
+        # Its log tells why the job has failed.
+        differs=("/pods/boost-evicted-worker-0: 'absent' / ",),
+    ),
+    Case("tf-kept", TF, {"Chief": 1, "Worker": unschedulable(replicas(TF, 1))}, (Exit({"chief-0": 0}),)),
+    Case("jax-elsewhere", JAX, {"Worker": 1}, (), policy(managedBy="kueue.x-k8s.io/multikueue")),
+)
+BY_NAME = {case.name: case for case in (*CASES, *STRICT_CASES)}
 
 
 def set_restarts(api: Api, namespace: str, pod: str, count: int) -> None:
@@ -334,27 +378,39 @@ def set_restarts(api: Api, namespace: str, pod: str, count: int) -> None:
 class Trial:
     """All jobs in the namespaces of both controllers."""
 
-    def __init__(self, api: Api, namespaces: tuple[V1Namespace, V1Namespace]) -> None:
+    def __init__(self, api: Api, namespaces: tuple[V1Namespace, V1Namespace], cases: Sequence[Case]) -> None:
         self._api = api
         self._namespaces = namespaces
+        self._cases = cases
         # What was seen of each job, at each rest.
-        self.seen: dict[str, list[Seen]] = {case.name: [] for case in CASES}
+        self.seen: dict[str, list[Seen]] = {case.name: [] for case in cases}
 
     def run(self) -> None:
-        for case in CASES:
+        with FakeKubelet(self._api):
+            for case in self._cases:
+                for namespace in self._namespaces:
+                    namespace.submit(case.manifest)
+            self._rest(self._cases)
+            served = {case.name: [step for step in case.steps if not isinstance(step, Delete)] for case in self._cases}
+            for number in range(max(map(len, served.values()))):
+                self._step({name: steps[number] for name, steps in served.items() if number < len(steps)})
+        self._step({case.name: case.steps[-1] for case in self._cases if isinstance((*case.steps, None)[-1], Delete)})
+
+    def _step(self, steps: Mapping[str, Step]) -> None:
+        cases = [case for case in self._cases if case.name in steps]
+        for case in cases:
             for namespace in self._namespaces:
-                namespace.submit(case.manifest)
-        self._rest(0)
-        for number in range(max(len(case.steps) for case in CASES)):
-            for case in CASES:
-                if number < len(case.steps):
-                    for namespace in self._namespaces:
-                        self._take(namespace, case, case.steps[number])
-            self._rest(number + 1)
+                self._take(namespace, case, steps[case.name])
+        if cases:
+            self._rest(cases)
 
     def _take(self, namespace: V1Namespace, case: Case, step: Step) -> None:
         if isinstance(step, Change):
             namespace.patch(case.kind, case.name, step.patch)
+            return
+        if isinstance(step, Delete):
+            path = pod_path(namespace.name, f"{case.name}-{step.replica}")
+            self._api.delete(path, **({"gracePeriodSeconds": 0} if step.at_once else {}))
             return
         for replica, number in (step.codes if isinstance(step, Exit) else step.counts).items():
             pod = f"{case.name}-{replica}"
@@ -364,36 +420,41 @@ class Trial:
             else:
                 set_restarts(self._api, namespace.name, pod, number)
 
-    def _rest(self, number: int) -> None:
+    def _rest(self, cases: Sequence[Case]) -> None:
         await_rest(self._api, self._namespaces)
         upstream, ours = (namespace.seen() for namespace in self._namespaces)
         nothing: Object = {}
-        for case in CASES:
-            if number <= len(case.steps):
-                self.seen[case.name].append((upstream.get(case.name, nothing), ours.get(case.name, nothing)))
+        for case in cases:
+            self.seen[case.name].append((upstream.get(case.name, nothing), ours.get(case.name, nothing)))
 
 
 @pytest.fixture(scope="module")
-def trial() -> Iterator[Trial]:
+def seen() -> Iterator[Mapping[str, Sequence[Seen]]]:
+    """What was seen of each job by its name."""
     with own_plane("v1parity", Options()) as cluster:
-        api, names = cluster.api, [new_namespace(cluster.api, prefix) for prefix in ("upstream", "ours")]
-        operator = TrainingOperator(cluster.own, names[0])
-        operator.install()
-        operator.start()
-        trial = Trial(api, (V1Namespace(api, names[0]), V1Namespace(api, names[1])))
-        options = {"kubeflow_v1_api": KINDS, "trainjobs": False, "gang_scheduling": "off"}
-        with FakeKubelet(api), running_controller(cluster.kubeconfig, names[1], **options):
-            trial.run()
-        operator.stop()
-        yield trial
+        seen = _trial(cluster, CASES)
+        yield {**seen, **_trial(cluster, STRICT_CASES, kubeflow_v1_strict=True)}
+
+
+def _trial(cluster: Cluster, cases: Sequence[Case], **options: Any) -> Mapping[str, Sequence[Seen]]:
+    api, names = cluster.api, [new_namespace(cluster.api, prefix) for prefix in ("upstream", "ours")]
+    operator = TrainingOperator(cluster.own, names[0])
+    operator.install()
+    operator.start()
+    trial = Trial(api, (V1Namespace(api, names[0]), V1Namespace(api, names[1])), cases)
+    given = {"kubeflow_v1_api": KINDS, "trainjobs": False, "gang_scheduling": "off", **options}
+    with running_controller(cluster.kubeconfig, names[1], **given):
+        trial.run()
+    operator.stop()
+    return trial.seen
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_clients_see_the_same_of_a_job(trial: Trial, name: str) -> None:
+def test_clients_see_the_same_of_a_job(seen: Mapping[str, Sequence[Seen]], name: str) -> None:
     case = BY_NAME[name]
     lines = [
         f"rest {number}{line}"
-        for number, (upstream, ours) in enumerate(trial.seen[name])
+        for number, (upstream, ours) in enumerate(seen[name])
         for line in differences(upstream, ours)
     ]
     unexpected = [line for line in lines if not any(part in line for part in (*case.differs, VARYING))]

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from helpers.controllerbench import NAMESPACE
 from helpers.v1bench import V1Bench
 from helpers.v1manifests import v1_manifest, v1_replicas
+from tfjob_controller.jobs.plan.gangterms import ALWAYS, GangPolicy
 
 STRICT = pytest.mark.parametrize("strict", [True, False])
 
@@ -188,3 +190,19 @@ def test_pods_that_are_deleted_because_their_job_is_suspended_fail_no_job(policy
     bench.is_gone("worker-0", "worker-1")
     bench.settle()
     assert (bench.pods, bench.state) == (["worker-0", "worker-1"], "Suspended")
+
+
+def test_pods_that_are_deleted_because_their_gang_loses_its_place_fail_no_job() -> None:
+    bench = V1Bench("TFJob", GangPolicy(ALWAYS, scheduler_name="gang-scheduler"), strict=True)
+    bench.create({"Worker": 2})
+    bench.settle()
+    (gang,) = bench.api.list("gangs")
+    path = f"/apis/scheduling.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/gangs/{gang['metadata']['name']}"
+    placement = [{"node": "node-1", "members": ["worker-0", "worker-1"]}]
+    bench.api.change(path, {"status": {"phase": "Admitted", "attempt": 1, "placement": placement}})
+    bench.settle()
+    bench.runs("worker-0", "worker-1")
+    bench.settle()
+    bench.api.change(path, {"status": {"phase": "Waiting", "placement": []}})
+    bench.settle()
+    assert (bench.pods, bench.state) == ([], "Restarting")
