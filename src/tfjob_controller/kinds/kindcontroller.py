@@ -212,6 +212,10 @@ class KindController:
     # What it shows
 
     @property
+    def cached_jobs(self) -> int:
+        return len(self._caches.jobs.store)
+
+    @property
     def tracked_jobs(self) -> int:
         return self._reconciler.tracked_jobs if self._reconciler is not None else 0
 

@@ -12,7 +12,6 @@ the process ends at once, since another instance may lead by now.
 
 from __future__ import annotations
 
-import gc
 import os
 import secrets
 import socket
@@ -49,6 +48,7 @@ from tfjob_controller.kube.leaderelection.otherleader import OtherLeader
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.serverclock import ServerClock
 from tfjob_controller.options import RunOptions
+from tfjob_controller.programs.kindcontrollers import KindControllers
 from tfjob_controller.programs.program import Part, StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.telemetry import logging
@@ -73,8 +73,6 @@ _WORKERS_SECONDS = 5.0
 _PART_SECONDS = 1.0
 # The interval in which caches and lease are checked until both are ready.
 _START_POLL_SECONDS = 0.02
-# The same for kinds that the cluster does not serve.
-_LATE_POLL_SECONDS = 1.0
 # Connections beyond those of workers and writers: of each kind the lists of jobs and of what is its own; the lists of
 # shared children, events, the version, logs, and one in reserve.
 _LISTS, _MORE_CONNECTIONS = 3, 10
@@ -180,7 +178,8 @@ class Manager:
             master_wait=master_wait,
             kubeflow_v1_strict=options.kubeflow_v1_strict,
         )
-        self._kinds = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
+        controllers = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
+        self._kinds = KindControllers(controllers, self._clock)
         self._progress = self._new_progress_serving(config.namespace)
         self.metrics.collect_jobs(lambda series: self._led(lambda kind: kind.works_of(series)))
         self.metrics.collect_training(lambda: self._led(KindController.training))
@@ -219,39 +218,13 @@ class Manager:
                 return
             self._progress.start()
         shared = replace(self._shared, restart_rules=version >= RESTART_RULES_SINCE, progress_server=progress_server)
-        for kind in self._kinds:
-            kind.build(shared, self._options.workers)
+        self._kinds.build(shared, self._options.workers)
         self._starting = ""
         self._recorder.start()
         self.caches.informers.start()
         self._rights.start()
         if self._wait_until_ready():
-            self._start_kinds()
-
-    def _start_kinds(self) -> None:
-        """Starts the kinds whose caches are synced, and the others once theirs are."""
-        waiting = self._kinds
-        while waiting:
-            ready = [kind for kind in waiting if kind.is_synced]
-            waiting = [kind for kind in waiting if kind not in ready]
-            if ready:
-                self._start_workers(ready)
-            if waiting and self._clock.sleep(_LATE_POLL_SECONDS, self._stop):
-                return
-
-    def _start_workers(self, kinds: Sequence[KindController]) -> None:
-        # The queues are fed only now: while another instance leads, no worker here takes keys, and the keys of
-        # created and deleted jobs would accumulate.
-        for kind in kinds:
-            kind.feed()
-        # Otherwise each full garbage collection visits all cached objects, while no sync can run: 50 ms at 100,000
-        # objects.
-        gc.collect()
-        gc.freeze()
-        for kind in kinds:
-            kind.start()
-        count = sum(len(self.jobs[kind.kind.name].jobs.store) for kind in kinds)
-        log.info("workers started", kinds=[kind.kind.name for kind in kinds], jobs=count, workers=self._options.workers)
+            self._kinds.start(self._stop)
 
     def _answer(self, problem: str, ask: Callable[[], _T]) -> _T | None:
         return answer_of(problem, ask, self._note_start, self._clock, self._stop)
@@ -271,9 +244,7 @@ class Manager:
 
     def _has_synced(self) -> bool:
         shared = self.caches.watched.values()
-        return all(informer.is_synced for informer in shared) and all(
-            kind.is_synced or kind.is_unserved for kind in self._kinds
-        )
+        return all(informer.is_synced for informer in shared) and self._kinds.can_start
 
     def _new_progress_serving(self, own_namespace: str) -> ProgressServing | None:
         options, address = self._options, self._options.progress_server_bind_address
@@ -315,14 +286,7 @@ class Manager:
         return ended
 
     def _stop_parts(self) -> bool:
-        for kind in self._kinds:
-            kind.queue.shut_down()
-        end = self._clock.monotonic() + _WORKERS_SECONDS
-        # All workers are stopped, also if some of them do not end in time.
-        stopped = [kind.stop_workers(max(0.0, end - self._clock.monotonic())) for kind in self._kinds]
-        ended = all(stopped)
-        for kind in self._kinds:
-            kind.stop_readers(_PART_SECONDS)
+        ended = self._kinds.stop(_WORKERS_SECONDS, _PART_SECONDS)
         self._fanout.stop()
         progress = (self._progress,) if self._progress is not None else ()
         parts: Sequence[Part] = (self._rights, self.caches.informers, self._recorder, *progress, *self.servers)
@@ -342,23 +306,21 @@ class Manager:
 
     def _pages(self) -> dict[str, Callable[[], Any]]:
         return {
-            **{name: page for kind in self._kinds for name, page in kind.pages().items()},
+            **self._kinds.pages(),
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
             "requests": self.transport.statistics,
-            "syncs": lambda: {"jobs_remembered": sum(kind.tracked_jobs for kind in self._kinds)},
         }
 
     def _led(self, of_kind: Callable[[KindController], Iterable[_T]]) -> Iterator[_T]:
         """Yields nothing while another instance leads: sums over all instances should count each job once."""
         if self._leading.is_set():
-            for kind in self._kinds:
-                yield from of_kind(kind)
+            yield from self._kinds.of_each(of_kind)
 
     def _restarts(self) -> dict[str, int]:
         return {
             **self.caches.informers.restarts(),
-            **{name: count for kind in self._kinds for name, count in kind.restarts().items()},
+            **self._kinds.restarts(),
             "events": self._recorder.statistics().restarts,
             "watch-rights": self._rights.thread.restarts,
             **(self._progress.restarts() if self._progress is not None else {}),
