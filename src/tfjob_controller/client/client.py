@@ -9,7 +9,7 @@ from typing import Any
 from tfjob_controller.client.discovery import explained, is_left_out
 from tfjob_controller.client.errors import LISTING, AmbiguousNameError, ClientError
 from tfjob_controller.client.job import Job, Jobs, job_table
-from tfjob_controller.client.kinds import KINDS, Snapshot
+from tfjob_controller.client.kinds import Snapshot
 from tfjob_controller.client.reader import Connection
 from tfjob_controller.client.validation import check_children, validate_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -17,6 +17,7 @@ from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import Requester, server_now
+from tfjob_controller.util.clock import Clock, RealClock
 
 _LISTING = "`client.jobs(all_namespaces=True)`"
 
@@ -59,14 +60,16 @@ class Client:
         origin: str = "this client",
         listing: str = LISTING,
         controller_namespace: str = SYSTEM_NAMESPACE,
-        kinds: Sequence[ClientKind] = KINDS,
+        clock: Clock | None = None,
     ) -> Client:
-        """A client over a transport that the caller closes, for jobs of `kinds`.
+        """A client over a transport that the caller closes.
 
         For errors: `origin` describes the address of the server, `listing` is the command or call that lists jobs.
         """
         client = cls.__new__(cls)
-        client._connection = Connection(requester, namespace, origin, listing, controller_namespace, kinds)
+        client._connection = Connection(
+            requester, namespace, origin, listing, controller_namespace, clock or RealClock()
+        )
         client._close = lambda: None
         return client
 
@@ -164,7 +167,7 @@ class Client:
         admission would refuse for now, such as those beyond a quota, are a warning, which `warn` gets, or else Python's
         `warnings`.
         """
-        sent = validate_manifest(manifest, self.namespace, self._connection.kinds)
+        sent = validate_manifest(manifest, self.namespace)
         query = STRICT | (DRY_RUN if dry_run else {})
         with self._connection.client_errors():
             try:

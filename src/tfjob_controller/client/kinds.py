@@ -72,20 +72,20 @@ def status_of(job: AnyJob) -> TrainingStatus:
     return kind_of(job).work_of(job).status
 
 
-def kinds_named(word: str | None, kinds: Sequence[ClientKind] = KINDS) -> tuple[ClientKind, ...]:
-    """The kinds of that name, in any case, singular or plural; all of `kinds` for None. Raises `ClientError`."""
-    found = tuple(kind for kind in kinds if word is None or word.lower() in (kind.word, kind.resource.plural))
+def kinds_named(word: str | None) -> tuple[ClientKind, ...]:
+    """The kinds of that name, in any case, singular or plural; all of them for None. Raises `ClientError`."""
+    found = tuple(kind for kind in KINDS if word is None or word.lower() in (kind.word, kind.resource.plural))
     if not found:
-        words = dict.fromkeys(kind.word for kind in kinds)
+        words = dict.fromkeys(kind.word for kind in KINDS)
         raise ClientError(f"unknown kind {word!r}: use one of {', '.join(words)}")
     return found
 
 
-def kind_of_manifest(manifest: Any, kinds: Sequence[ClientKind] = KINDS) -> ClientKind:
+def kind_of_manifest(manifest: Any) -> ClientKind:
     """The kind that `apiVersion` and `kind` name. Raises `ClientError`."""
     given = (manifest.get("apiVersion"), manifest.get("kind")) if isinstance(manifest, dict) else (None, None)
     by_version: dict[str, list[str]] = {}
-    for kind in kinds:
+    for kind in KINDS:
         if given == (kind.resource.api_version, kind.resource.kind):
             return kind
         by_version.setdefault(kind.resource.api_version, []).append(kind.resource.kind)

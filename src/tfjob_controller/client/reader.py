@@ -19,7 +19,7 @@ from tfjob_controller.api.common.core import JOBS, PODS, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.discovery import Discovery
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
-from tfjob_controller.client.kinds import KINDS, AnyJob, Snapshot, kinds_named, snapshot_decoder
+from tfjob_controller.client.kinds import AnyJob, Snapshot, kinds_named, snapshot_decoder
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.jobs.state.pods import child_job_of, is_owned_by
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -137,8 +137,7 @@ class Connection:
     """The connection of a client. Thread-safe.
 
     For messages: `origin` describes the address of the server and where it is configured, `listing` the command or call
-    that lists jobs. The controller and the gang scheduler are installed in `controller_namespace`. Jobs are those of
-    `kinds`.
+    that lists jobs. The controller and the gang scheduler are installed in `controller_namespace`.
     """
 
     requester: Requester
@@ -146,7 +145,6 @@ class Connection:
     origin: str
     listing: str = LISTING
     controller_namespace: str = SYSTEM_NAMESPACE
-    kinds: Sequence[ClientKind] = KINDS
     clock: Clock = field(default_factory=RealClock)
     discovery: Discovery = field(default_factory=Discovery)
 
@@ -155,7 +153,7 @@ class Connection:
 
         Raises `ClientError`, and `ApiError`.
         """
-        return self.discovery.served(self.requester, kinds_named(word, self.kinds), self.clock)
+        return self.discovery.served(self.requester, kinds_named(word), self.clock)
 
     def of(self, kind: ClientKind) -> ResourceClient[Snapshot]:
         snapshots = kind.resource.with_decoder(snapshot_decoder(kind))

@@ -7,7 +7,7 @@ refuses for now, such as pods beyond a quota or with a PriorityClass that does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import msgspec
 from tfjob_controller.api.common.core import JOBS, PODS
 from tfjob_controller.api.common.managedby import is_managed_here
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.kinds import KINDS, kind_of_manifest
+from tfjob_controller.client.kinds import kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
@@ -50,11 +50,9 @@ class ValidManifest:
     job: Any
 
 
-def validate_manifest(
-    manifest: Mapping[str, Any], namespace: str, kinds: Sequence[ClientKind] = KINDS
-) -> ValidManifest:
+def validate_manifest(manifest: Mapping[str, Any], namespace: str) -> ValidManifest:
     """Validates a manifest, which is for `namespace` if it names none. Raises `ClientError` if it is invalid."""
-    kind = kind_of_manifest(manifest, kinds)
+    kind = kind_of_manifest(manifest)
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise ClientError("metadata.name: is required: give the job a name")

@@ -23,18 +23,20 @@ import msgspec
 from cachetools import TTLCache
 
 from tfjob_controller.api.common.core import PODS
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.jobs.naming import job_labels, selector_string
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
+from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.flowcontrol import TokenBuckets
 from tfjob_controller.kube.kept import kept_decoder
 from tfjob_controller.kube.meta import ObjectMeta
 from tfjob_controller.util.clock import Clock
+from tfjob_controller.util.threads import SupervisedThread
 
 KEPT_SECONDS = 60.0
 COALESCE_SECONDS = 0.25
@@ -45,6 +47,8 @@ _START_POLL_SECONDS = 0.5
 # Values of a loss that are kept for the line beside it.
 _LOSSES = 40
 _STOP_SECONDS = 5.0
+# How often a feed looks for kinds that are served, or may be listed, only now. The answers are kept for a minute.
+_KINDS_SECONDS = 10.0
 # Tables of different selections that are kept, and for how long, since they contain ages.
 _MAX_CONTENTS = 8
 _CONTENT_SECONDS = 5.0
@@ -99,40 +103,51 @@ class Notifier:
 
 
 class JobFeed:
-    """The rows of all jobs in a namespace ("" is all of them), with the last losses of each. Thread-safe."""
+    """The rows of all jobs in a namespace ("" is all of them), with the last losses of each. Thread-safe.
+
+    It follows the kinds that the cluster serves and the person may list. Those that are added later follow.
+    """
 
     def __init__(self, user: User, namespace: str, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
+        self._user = user
+        self._namespace = namespace
+        self._clock = clock
         self._losses: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
         self._contents: TTLCache[Hashable, str] = TTLCache(_MAX_CONTENTS, _CONTENT_SECONDS, timer=clock.monotonic)
         self._contents_lock = threading.Lock()
-        informers = [
-            Informer(user.requester, kind.resource.with_decoder(row_decoder(kind)), namespace=namespace, clock=clock)
-            for kind in OWN_KINDS
-        ]
-        for informer in informers:
-            informer.add_handler(self)
-        self._informers = informers
-        self._group = InformerGroup(informers, clock)
+        # Replaced, and never changed.
+        self._informers: Mapping[ClientKind, Informer[JobRow]] = {}
+        self._stopped = threading.Event()
+        self._thread = SupervisedThread("job-kinds", self._follow_kinds, stop=self._stopped, clock=clock)
 
     def start(self) -> None:
-        self._group.start()
+        self._thread.start()
 
     def stop(self) -> None:
-        self._group.stop(_STOP_SECONDS)
+        with self._lock:
+            self._stopped.set()
+        # The thread ends by itself, as soon as its request does.
+        InformerGroup([*self._informers.values()], self._clock).stop(_STOP_SECONDS)
+
+    @property
+    def kinds(self) -> Sequence[ClientKind]:
+        """The kinds that are followed now; none before the API server has answered which it serves."""
+        return tuple(self._informers)
 
     @property
     def is_synced(self) -> bool:
-        return self._group.is_synced
+        informers = self._informers.values()
+        return bool(informers) and all(informer.is_synced for informer in informers)
 
     @property
     def problems(self) -> Sequence[str]:
         """Why rows are missing or may be old, in sentences for people."""
-        return _problems(self._informers)
+        return _problems(self._informers.values())
 
     def rows(self) -> list[JobRow]:
-        return [row for informer in self._informers for row in informer.store.list()]
+        return [row for informer in self._informers.values() for row in informer.store.list()]
 
     def content(self, selection: Hashable, read: Callable[[], str]) -> str:
         """The result of `read` for the present rows; other readers of the same selection wait for it and share it."""
@@ -146,6 +161,40 @@ class JobFeed:
         """The last values of the job's loss, oldest first."""
         with self._lock:
             return tuple(self._losses.get(uid, ()))
+
+    # The thread of the kinds
+
+    def _follow_kinds(self) -> None:
+        while not self._stopped.is_set():
+            self._follow(self._listed_kinds())
+            self._clock.sleep(_KINDS_SECONDS, self._stopped)
+
+    def _listed_kinds(self) -> Sequence[ClientKind]:
+        """The kinds to follow; without an answer of the API server those of before, or this project's."""
+        try:
+            return self._user.listed_kinds(self._namespace, self._informers)
+        except (ApiError, ClientError):
+            return tuple(self._informers) or OWN_KINDS
+
+    def _follow(self, kinds: Sequence[ClientKind]) -> None:
+        before = self._informers
+        added = {kind: self._informer(kind) for kind in kinds if kind not in before}
+        dropped = [informer for kind, informer in before.items() if kind not in kinds]
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            self._informers = {kind: before.get(kind) or added[kind] for kind in kinds}
+            for informer in added.values():
+                informer.start()
+        if dropped:
+            InformerGroup(dropped, self._clock).stop(_STOP_SECONDS)
+            self.changes.notify()
+
+    def _informer(self, kind: ClientKind) -> Informer[JobRow]:
+        rows = kind.resource.with_decoder(row_decoder(kind))
+        informer = Informer(self._user.requester, rows, namespace=self._namespace, clock=self._clock)
+        informer.add_handler(self)
+        return informer
 
     # Called by the threads of the informers.
 
@@ -175,12 +224,15 @@ class WatchedJob:
     namespace: str
     name: str
     uid: str
-    runtime_id: str
+    child_selector: str
+    """Empty before the job has children."""
 
     @staticmethod
     def of(snapshot: Snapshot) -> WatchedJob:
         meta = snapshot.metadata
-        return WatchedJob(snapshot.kind, meta.namespace, meta.name, meta.uid, snapshot.runtime_id)
+        return WatchedJob(
+            snapshot.kind, meta.namespace, meta.name, meta.uid, snapshot.kind.child_selector(snapshot.job)
+        )
 
 
 class JobWatch:
@@ -197,8 +249,7 @@ class JobWatch:
         named = f"metadata.name={job.name}"
         jobs = kind.resource.with_decoder(_status_decoder(kind))
         informers = [Informer(user.requester, jobs, namespace=namespace, field_selector=named, clock=clock)]
-        if job.runtime_id:
-            labels = selector_string(job_labels(job.name, job.runtime_id, kind.name_label))
+        if labels := job.child_selector:
             informers.append(Informer(user.requester, _PODS, namespace=namespace, label_selector=labels, clock=clock))
         for informer in informers:
             informer.add_handler(self)

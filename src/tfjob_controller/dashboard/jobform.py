@@ -2,6 +2,7 @@
 
 Writing changes a field of the manifest only if the form's value differs from the value that is read from it, so that
 all other fields survive. The `kindform` module of each kind reads and writes the fields that differ between kinds.
+For kinds without such a module the form has name and namespace alone, and the rest is written as YAML.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tfjob_controller.client.kinds import OWN_KINDS
+from tfjob_controller.api.common.record import RECORD_ANNOTATION
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.kinds import KINDS, kind_of_manifest
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kinds.kindform import (
     FormError,
     KindForm,
@@ -26,8 +30,16 @@ from tfjob_controller.kinds.kindform import (
 
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
 _MAX_NUMBER = 2**63 - 1
+
+
+def _yaml_kind(kind: ClientKind) -> str:
+    return f"{kind.resource.kind} of {kind.resource.api_version}"
+
+
 # By kind.
-FORMS: Mapping[str, KindForm] = {kind.resource.kind: kind.form() for kind in OWN_KINDS if kind.form is not None}
+FORMS: Mapping[str, KindForm] = {kind.resource.kind: kind.form() for kind in KINDS if kind.form is not None}
+# The other kinds, as the form names them: two kinds may have one name.
+YAML_KINDS = tuple(_yaml_kind(kind) for kind in KINDS if kind.form is None)
 # The kind of an empty form: the newest one, which the list of kinds has last.
 DEFAULT_KIND = [*FORMS][-1]
 
@@ -57,12 +69,15 @@ class JobForm:
         """Raises `FormError` for a kind that is not a job's, and for values of a wrong type."""
         kind = kind_of(manifest)
         metadata, spec = mapping_at(manifest, "metadata", field="name"), mapping_at(manifest, "spec", field="")
+        name, namespace = string_at(metadata, "name", "name"), string_at(metadata, "namespace", "namespace")
+        if kind in YAML_KINDS:
+            return JobForm(kind, name, namespace)
         bounds, low, high = FORMS[kind].bounds
         elastic = mapping_at(spec, bounds, field="minimum")
         return JobForm(
             kind=kind,
-            name=string_at(metadata, "name", "name"),
-            namespace=string_at(metadata, "namespace", "namespace"),
+            name=name,
+            namespace=namespace,
             gang=flag_at(mapping_at(spec, "gang", field="gang"), "enabled", "gang"),
             minimum=number_at(elastic, low, "minimum"),
             maximum=number_at(elastic, high, "maximum"),
@@ -72,10 +87,13 @@ class JobForm:
     def apply(self, manifest: Mapping[str, Any]) -> Manifest:
         """A copy of the manifest with the form's values. `manifest` is not changed.
 
-        Another kind begins a new manifest with the same metadata. Raises `FormError` as `from_manifest` does.
+        Another kind begins a new manifest with the same metadata, unless it is one of `YAML_KINDS`. Raises `FormError`
+        as `from_manifest` does.
         """
         job = plain_copy(manifest)
         if not job or kind_of(job) != self.kind:
+            if self.kind in YAML_KINDS:
+                return job
             metadata = job.get("metadata")
             job = new_manifest(self.kind)
             if isinstance(metadata, dict):
@@ -83,13 +101,14 @@ class JobForm:
         before = JobForm.from_manifest(job)
         values = {field.name: getattr(self, field.name) for field in fields(JobForm)}
         changes = {name: value for name, value in values.items() if value != getattr(before, name)}
-        spec = section_at(job, "spec")
         for name in ("name", "namespace"):
             if name in changes:
                 put(section_at(job, "metadata"), name, changes[name] or None)
+        if (form := FORMS.get(self.kind)) is None:
+            return job
+        spec = section_at(job, "spec")
         if "gang" in changes:
             put_below(spec, "gang", "enabled", self.gang)
-        form = FORMS[self.kind]
         bounds, low, high = form.bounds
         if "minimum" in changes:
             put_below(spec, bounds, low, self.minimum)
@@ -100,12 +119,12 @@ class JobForm:
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:
-    """One of `FORMS`. Raises `FormError` for any other kind."""
-    for kind, form in FORMS.items():
-        if (manifest.get("apiVersion"), manifest.get("kind")) == (form.resource.api_version, kind):
-            return kind
-    known = " or ".join(f"kind {kind} of {form.resource.api_version}" for kind, form in FORMS.items())
-    raise FormError("kind", f"Kind: the manifest is not a job of this operator; set apiVersion and kind to {known}.")
+    """One of `FORMS` or `YAML_KINDS`. Raises `FormError` for any other kind."""
+    try:
+        kind = kind_of_manifest(manifest)
+    except ClientError as error:
+        raise FormError("kind", f"Kind: the manifest is {error}.") from None
+    return kind.resource.kind if kind.form is not None else _yaml_kind(kind)
 
 
 def new_manifest(kind: str) -> Manifest:
@@ -120,7 +139,9 @@ def cloned(manifest: Mapping[str, Any]) -> Manifest:
     metadata = job.get("metadata", {})
     kept = {name: metadata[name] for name in ("namespace", "labels", "annotations") if name in metadata}
     annotations = {
-        key: value for key, value in kept.pop("annotations", {}).items() if not key.startswith("kubectl.kubernetes")
+        key: value
+        for key, value in kept.pop("annotations", {}).items()
+        if key != RECORD_ANNOTATION and not key.startswith("kubectl.kubernetes")
     }
     job["metadata"] = {
         "name": f"{metadata.get('name', 'job')}-copy",
@@ -128,7 +149,8 @@ def cloned(manifest: Mapping[str, Any]) -> Manifest:
         **({"annotations": annotations} if annotations else {}),
     }
     job.pop("status", None)
-    for name in FORMS[kind_of(job)].identity_fields:
+    kind = kind_of(job)
+    for name in FORMS[kind].identity_fields if kind in FORMS else ():
         job.get("spec", {}).pop(name, None)
     return job
 

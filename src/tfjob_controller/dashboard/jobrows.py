@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.client.job import ready_text
-from tfjob_controller.client.kinds import OWN_KINDS, AnyJob, kind_of
+from tfjob_controller.client.kinds import KINDS, AnyJob, kind_of
 from tfjob_controller.client.text import one_line
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.meta import ObjectMeta
@@ -119,7 +119,7 @@ class Selection:
     def of(cls, query: Mapping[str, str], namespace: str) -> Selection:
         """From the parameters of a URL; values that do not exist count as not given. `namespace` is the default."""
         sort, page = query.get("sort", ""), query.get("page", "")
-        kinds = tuple(kind.word for kind in OWN_KINDS)
+        kinds = tuple(kind.word for kind in KINDS)
         return cls(
             namespace=query.get("namespace", namespace)[:253],
             kind=_known(query.get("kind", ""), kinds),

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.dashboard.jobform import FORMS, JobForm, plain_copy
+from tfjob_controller.dashboard.jobform import DEFAULT_KIND, FORMS, YAML_KINDS, JobForm, plain_copy
 from tfjob_controller.kinds.kindform import UNPRINTABLE, FormError, KindForm, Manifest
 from tfjob_controller.kube.config.plainconfig import load_yaml
 from tfjob_controller.kube.errors import ApiError
@@ -33,7 +33,7 @@ LABELS = {
     "maximum": "At most",
 }
 # The longest text of each field. A number has at most as many digits.
-_MAX_TEXT = {"name": 253, "namespace": 63, "image": 1000, "command": 50_000, "framework": 63}
+_MAX_TEXT = {"kind": 63, "name": 253, "namespace": 63, "image": 1000, "command": 50_000, "framework": 63}
 _MAX_GPUS = 1024
 _GANGS = {"": None, "yes": True, "no": False}
 # The names by which messages of the API server and of this operator call the fields. The first in the text counts.
@@ -87,6 +87,9 @@ def form_of(texts: Mapping[str, str]) -> JobForm:
     problems: dict[str, str] = {}
     values: dict[str, Any] = {}
     kind_form = FORMS.get(given["kind"])
+    if given["kind"] in YAML_KINDS:
+        given = {name: given[name] for name in ("kind", "name", "namespace")}
+        kind_form = FORMS[DEFAULT_KIND]  # these fields are those of all kinds
     if kind_form is None:
         raise TextError({"kind": f"Kind: is unknown; choose {' or '.join(FORMS)}."})
     for name, text in given.items():

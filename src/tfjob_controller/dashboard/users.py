@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from tfjob_controller.client.client import Client
 from tfjob_controller.client.errors import CLOSED
 from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.dashboard.shares import Shares, namespace_of_account
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.accessreviews import may
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import Object, Resource
@@ -90,9 +91,7 @@ class User:
         self.namespace = namespace
         self.origin = origin
         self.controller_namespace = controller_namespace
-        self.client = Client.over(
-            requester, namespace, origin, "the page with all jobs", controller_namespace, OWN_KINDS
-        )
+        self.client = Client.over(requester, namespace, origin, "the page with all jobs", controller_namespace, clock)
         self.close = close
         self._lock = threading.Lock()
         self._allowed: TTLCache[tuple[str, ...], bool] = TTLCache(
@@ -111,11 +110,23 @@ class User:
         return allowed
 
     def may_list_jobs(self, namespace: str) -> bool:
-        """Whether this person may list jobs of a kind in a namespace, or in all of them (""). Raises `ApiError`."""
-        return any(self.may("list", kind.resource, namespace) for kind in OWN_KINDS)
+        """Whether this person may list jobs of a kind in a namespace, or in all of them ("").
+
+        Raises `ApiError`, and `ClientError`.
+        """
+        is_own = any(self.may("list", kind.resource, namespace) for kind in OWN_KINDS)
+        return is_own or any(self.may("list", kind.resource, namespace) for kind in self.client.kinds())
+
+    def listed_kinds(self, namespace: str, known: Container[ClientKind] = ()) -> Sequence[ClientKind]:
+        """The kinds that the cluster serves and this person may list in a namespace; this project's if there are none.
+
+        The person may list those in `known`. Raises `ApiError`, and `ClientError`.
+        """
+        served = self.client.kinds()
+        return [kind for kind in served if kind in known or self.may("list", kind.resource, namespace)] or OWN_KINDS
 
     def first_namespace(self) -> str:
-        """The namespace that pages show before one is chosen; "" is all of them. Raises `ApiError`.
+        """The namespace that pages show before one is chosen; "" is all of them. Raises as `may_list_jobs` does.
 
         A service account that may not list the jobs of all namespaces begins with those of its own.
         """

@@ -17,7 +17,6 @@ from tfjob_controller.client.diagnostics.description import summary
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.timeline import timeline
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.kube.errors import ApiError
 
 Object = dict[str, Any]
@@ -170,17 +169,6 @@ def test_a_name_that_no_job_has_is_reported_for_the_kinds_that_were_asked() -> N
     server = Server({**missing, f"{OF_TEAM}/pytorchjobs/a": FORBIDDEN})
     with pytest.raises(ClientError, match=r'^tfjobs\.kubeflow\.org "a" not found'):
         client_of(server).job("a")
-
-
-def test_a_client_of_some_kinds_asks_for_no_others() -> None:
-    server = Server({f"{OF_TEAM}/tfjobs": [job_manifest("TFJob", {"Worker": 1})]})
-    client = client_of(server, kinds=OWN_KINDS)
-    assert len(client.jobs()) == 0
-    with pytest.raises(ClientError, match="unknown kind 'pytorchjob': use one of tfjob, trainjob"):
-        client.job("a", "pytorchjob")
-    with pytest.raises(ClientError, match="not a job"):
-        client.submit(job_manifest("TFJob", {"Worker": 1}))
-    assert V1 not in server.paths
 
 
 @pytest.mark.parametrize(

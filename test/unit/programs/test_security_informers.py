@@ -17,7 +17,7 @@ from typing import Protocol
 import pytest
 
 import tfjob_controller
-from helpers.answering import Answering
+from helpers.answering import Answering, Request
 from helpers.poll import eventually
 from helpers.worstobjects import SIZE, Body, owner, worst_objects
 from tfjob_controller.controller.caches import ControllerCaches
@@ -44,6 +44,7 @@ SLACK = 256 * 1024
 # Specs of jobs, runtimes and Gangs are what the programs are for, within the bounds of api/common/sizes.py.
 OWN_KIND = 2_000_000
 OWN_KINDS = ("TFJob", "TrainJob", "TrainingRuntime")
+V1_PATH = "/apis/kubeflow.org/v1"
 # What is needed in the meantime, for one object at a time.
 PEAK = 10 * SIZE
 
@@ -86,6 +87,12 @@ class OneKind(Answering):
         super().__init__()
         self._path, self._lines = path, lines
         self.requested: set[str] = set()
+
+    def answer(self, request: Request) -> bytes:
+        """It serves one kind of v1, of which all may be listed, for programs that ask."""
+        if request.path == V1_PATH:
+            return b'{"resources": [{"name": "pytorchjobs"}]}'
+        return b'{"status": {"allowed": true}}'
 
     def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_seconds: float, max_line_bytes: int = 0
@@ -151,7 +158,7 @@ def dashboard(requester: OneKind) -> Running:
 
 
 def job_page(requester: OneKind) -> Running:
-    job = WatchedJob(TRAINJOB, "team", "train", uid="u1", runtime_id="ab12")
+    job = WatchedJob(TRAINJOB, "team", "train", uid="u1", child_selector="runtime_id=ab12")
     return JobWatch(_user(requester), job, Notifier(asyncio.new_event_loop()), CLOCK)
 
 
@@ -237,6 +244,8 @@ ROWS = [
     ),
     Row("dashboard", "TFJob", TFJOB.resource.path(), {}),
     Row("dashboard", "TrainJob", TRAINJOB.resource.path(), {}),
+    # Kinds of v1 differ only in names.
+    Row("dashboard", "TFJob", f"{V1_PATH}/pytorchjobs", {}),
     Row("dashboard's page of a job", "Pod", "/api/v1/namespaces/team/pods", CHILD, JOB_OWNER),
     Row("dashboard's page of a job", "TrainJob", TRAINJOB.resource.path("team"), {}),
 ]

@@ -19,7 +19,7 @@ async def cluster_page(request: Request) -> Response:
     try:
         namespace = await rendering.namespace_of(request)
         usage, why = await rendering.services(request).usages.get(
-            user, namespace, lambda: read_usage(user.requester, namespace)
+            user, namespace, lambda: read_usage(user.requester, namespace, user.client.kinds())
         )
     except (ApiError, ClientError) as error:
         if not rendering.is_forbidden(error):

@@ -19,7 +19,7 @@ from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import OWN_KINDS, kinds_named
+from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
 from tfjob_controller.dashboard.gantt import gantt
@@ -149,7 +149,7 @@ def _logged(job: Job) -> Sequence[MetricSeries]:
 
 def _job(request: Request) -> Job:
     parameters, user = request.path_params, rendering.user_of(request)
-    kinds_named(parameters["kind"], OWN_KINDS)
+    kinds_named(parameters["kind"])
     return user.client.job(parameters["name"], parameters["kind"], parameters["namespace"])
 
 

@@ -1,9 +1,9 @@
-"""The page of all jobs: live rows of both kinds, filtered, sorted and in pages, for any number of browsers."""
+"""The page of all jobs: live rows of all kinds, filtered, sorted and in pages, for any number of browsers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
+from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import server_now
 
@@ -36,11 +37,12 @@ async def jobs_page(request: Request) -> Response:
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
             table = await rendering.read(request, lambda: _table(feed, user, selection))
-    except (ApiError, BusyError) as error:
-        return rendering.problem_page(request, error, user.origin)
-    except ClientError as error:
+            kinds = feed.kinds
+    except (ApiError, ClientError) as error:
+        if isinstance(error, BusyError) or rendering.api_error_of(error) is not None:
+            return rendering.problem_page(request, error, user.origin)
         return _without_rows(request, user, selection, str(error))
-    return _page(request, user, selection, table=table, is_live=True)
+    return _page(request, user, selection, kinds, table=table, is_live=True)
 
 
 async def jobs_events(request: Request) -> Response | EventStream:
@@ -62,10 +64,13 @@ async def jobs_events(request: Request) -> Response | EventStream:
     return rendering.event_stream(request, parts())
 
 
-def _page(request: Request, user: User, selection: Selection, **values: Any) -> HTMLResponse:
-    kinds = tuple(kind.word for kind in OWN_KINDS)
+def _page(
+    request: Request, user: User, selection: Selection, kinds: Sequence[ClientKind], **values: Any
+) -> HTMLResponse:
+    """The filter offers `kinds`, and the one that is selected."""
+    words = dict.fromkeys([*(kind.word for kind in kinds), *([selection.kind] if selection.kind else [])])
     return rendering.page(
-        request, "jobs.html", user=user, selection=selection, kinds=kinds, states=STATES, sorts=SORTS, **values
+        request, "jobs.html", user=user, selection=selection, kinds=[*words], states=STATES, sorts=SORTS, **values
     )
 
 
@@ -78,7 +83,7 @@ def _no_rights(selection: Selection) -> str:
 
 def _without_rows(request: Request, user: User, selection: Selection, notice: str) -> HTMLResponse:
     table = rendering.render("jobs_table.html", notice=notice, shown=None)
-    return _page(request, user, selection, table=table, is_live=False)
+    return _page(request, user, selection, OWN_KINDS, table=table, is_live=False)
 
 
 async def _first_list(feed: JobFeed) -> None:

@@ -15,11 +15,12 @@ from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import OWN_KINDS, Snapshot, kinds_named
+from tfjob_controller.client.kinds import Snapshot, kinds_named
 from tfjob_controller.dashboard.guard import CSRF_FIELD, CSRF_HEADER, is_token_of
 from tfjob_controller.dashboard.jobform import (
     DEFAULT_KIND,
     FORMS,
+    YAML_KINDS,
     JobForm,
     cloned,
     kind_of,
@@ -102,7 +103,9 @@ async def new_job(request: Request) -> Response:
         return _page(request, replace(shown, problems=error.problems))
     except (ApiError, ClientError) as error:
         message = rendering.message_of(error, user.origin)
-        return _page(request, replace(shown, problems=problems_of(error, message)))
+        has_fields = shown.texts["kind"] not in YAML_KINDS
+        problems = problems_of(error, message) if has_fields else Problems({"yaml": message})
+        return _page(request, replace(shown, problems=problems))
     if action != "create":
         good = f"The API server would create {job.kind} {job.namespace}/{job.name}."
         return _page(request, replace(shown, good=" ".join((good, *(f"Warning: {text}." for text in warnings)))))
@@ -117,7 +120,7 @@ async def _original(request: Request) -> Snapshot | None:
     if not (original := request.query_params.get("from", "")):
         return None
     kind, namespace, name = [*original.split("/", 2), "", ""][:3]
-    kinds_named(kind, OWN_KINDS)
+    kinds_named(kind)
     if namespace_violation(namespace) or name_violation(name):
         raise ClientError(f"{original[:80]!r} does not name a job: it must be KIND/NAMESPACE/NAME.")
     user = rendering.user_of(request)
@@ -187,5 +190,7 @@ def _problem(error: FormError) -> Problems:
 
 
 def _page(request: Request, state: _State) -> Response:
-    form = FORMS.get(state.texts["kind"], FORMS[DEFAULT_KIND])
-    return rendering.page(request, "newjob.html", state=state, kinds=FORMS, form=form, framework_hint=framework_hint())
+    kind = state.texts["kind"]
+    form = None if kind in YAML_KINDS else FORMS.get(kind, FORMS[DEFAULT_KIND])
+    kinds = [*FORMS] if form is not None else [*FORMS, kind]
+    return rendering.page(request, "newjob.html", state=state, kinds=kinds, form=form, framework_hint=framework_hint())

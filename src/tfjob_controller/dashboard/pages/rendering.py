@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
-from tfjob_controller.client.kinds import OWN_KINDS
+from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
@@ -232,7 +232,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters.update(line=one_line, age=age_of, figure=figure, sparkline=sparkline)
-_templates.globals.update(url=url, job_url=job_url, job_kinds=[kind.resource.kind for kind in OWN_KINDS])
+_templates.globals.update(url=url, job_url=job_url, job_kinds=[kind.resource.kind for kind in KINDS])
 
 
 def render(name: str, **values: Any) -> str:
