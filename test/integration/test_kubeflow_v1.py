@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from playwright.sync_api import Browser, expect
 
+from helpers.browser import visitor
 from helpers.cluster import Cluster, new_namespace, own_plane, set_pod_terminated
 from helpers.controller import running_controller
+from helpers.dashboards import dashboard, faults, origin_of
 from helpers.kubectl import Kubectl
 from helpers.plugin import quiet, runner
 from helpers.poll import until
@@ -288,3 +292,45 @@ def test_the_client_submits_a_job_and_has_its_pods_checked(cluster: Cluster, nam
         job = client.submit(manifest).wait("Running", timeout_seconds=60)
         assert [row.replica for row in job.describe().replicas] == ["master-0", "worker-0"]
         job.delete(wait=True, timeout_seconds=60)
+
+
+def test_the_dashboard_shows_and_changes_a_job(cluster: Cluster, namespace: str, browser: Browser) -> None:
+    types = {"Master": 1, "Worker": 2}
+    trial = Trial(cluster.api, namespace, "PyTorchJob", "seen", types, runPolicy={"cleanPodPolicy": "All"})
+    other = Trial(cluster.api, namespace, "JAXJob", "other", {"Worker": 1})
+    with dashboard(cluster.kubeconfig, "-A") as address, visitor(browser) as guest:
+        page = guest.page
+        page.goto(address)
+        row = page.locator("tr", has=page.get_by_role("link", name=trial.name, exact=True))
+        expect(row).to_contain_text("pytorchjob in")
+        expect(row).to_contain_text("Running")
+        expect(row).to_contain_text("master 1/1, worker 2/2")
+        expect(page.get_by_role("link", name=other.name, exact=True)).to_be_visible()
+        page.get_by_label("Kind").select_option("pytorchjob")
+        expect(page.get_by_role("link", name=other.name, exact=True)).to_have_count(0)
+        expect(page.get_by_text("may be out of date")).to_have_count(0)
+        page.get_by_role("link", name=trial.name, exact=True).click()
+        view = page.locator("#view")
+        for replica in ("master-0", "worker-0", "worker-1"):
+            expect(page.get_by_role("rowheader", name=replica)).to_be_visible()
+            expect(page.get_by_label("Replica", exact=True).locator("option", has_text=replica)).to_have_count(1)
+        expect(view).to_contain_text("PyTorchJobRunning")
+        expect(view).to_contain_text("SuccessfulCreatePod")
+        expect(page.locator(".gantt rect.running")).to_have_count(3)
+        page.get_by_role("button", name="Suspend").click()
+        expect(view).to_contain_text("it is suspended")
+        trial.await_children()
+        page.get_by_role("button", name="Resume").click()
+        trial.await_children("master-0", "worker-0", "worker-1")
+        page.get_by_label("Size").fill("1")
+        page.get_by_role("button", name="Scale").click()
+        expect(view).to_contain_text("worker 1/1")
+        trial.await_children("master-0", "worker-0")
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Delete").click()
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        expect(page.get_by_role("link", name=other.name, exact=True)).to_be_visible()
+        expect(page.get_by_role("link", name=trial.name, exact=True)).to_have_count(0)
+        page.goto(f"{origin_of(page.url)}/cluster?namespace={namespace}")
+        expect(page.get_by_role("link", name=other.name, exact=True)).to_have_attribute("href", re.compile("/jaxjob/"))
+        assert faults(guest.errors) == []

@@ -133,21 +133,27 @@ class JobFeed:
 
     @property
     def kinds(self) -> Sequence[ClientKind]:
-        """The kinds that are followed now; none before the API server has answered which it serves."""
-        return tuple(self._informers)
+        """The kinds that are shown now; none before the API server has answered which it serves."""
+        return tuple(self._shown)
 
     @property
     def is_synced(self) -> bool:
-        informers = self._informers.values()
+        informers = self._shown.values()
         return bool(informers) and all(informer.is_synced for informer in informers)
 
     @property
     def problems(self) -> Sequence[str]:
         """Why rows are missing or may be old, in sentences for people."""
-        return _problems(self._informers.values())
+        return _problems(self._shown.values())
 
     def rows(self) -> list[JobRow]:
-        return [row for informer in self._informers.values() for row in informer.store.list()]
+        return [row for informer in self._shown.values() for row in informer.store.list()]
+
+    @property
+    def _shown(self) -> Mapping[ClientKind, Informer[JobRow]]:
+        """The informers without those of kinds that the cluster lacks, unless it lacks all."""
+        informers = self._informers
+        return {kind: informer for kind, informer in informers.items() if not informer.is_unserved} or informers
 
     def content(self, selection: Hashable, read: Callable[[], str]) -> str:
         """The result of `read` for the present rows; other readers of the same selection wait for it and share it."""

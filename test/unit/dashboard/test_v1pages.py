@@ -28,17 +28,20 @@ V1 = "/apis/kubeflow.org/v1"
 PAGE = "/jobs/team/pytorchjob/train"
 PODS = "/api/v1/namespaces/team/pods"
 CREATED = "2026-01-01T00:00:00Z"
+OWN = ("tfjobs", "trainjobs")
 # More than the time for which answers about kinds and rights are kept, and that between two looks.
 A_WHILE = 71.0
 _CSRF = re.compile(r'"X-CSRF-Token": "([^"]+)"')
 
 
 class Cluster(MemoryApi):
-    """Serves these kinds of v1, by their plurals, and those of this project; the person may not list `hidden`."""
+    """Serves these kinds of v1, by their plurals, and `own`; the person may not list `hidden`."""
 
-    def __init__(self, *plurals: str, hidden: tuple[str, ...] = ()) -> None:
+    def __init__(self, *plurals: str, hidden: tuple[str, ...] = (), own: tuple[str, ...] = OWN) -> None:
         super().__init__()
         self.plurals = [*plurals]
+        # The CRD of TFJobs has one version.
+        self.own = [plural for plural in own if plural not in plurals]
         self.hidden = hidden
         self.put("/api/v1/namespaces", {"metadata": {"name": "team"}})
 
@@ -58,9 +61,8 @@ class Cluster(MemoryApi):
         return super().stream(path, query=query, read_timeout_seconds=read_timeout_seconds)
 
     def _check_kind(self, path: str) -> None:
-        """A CRD of TFJobs has one version."""
         version, plural = path.split("/")[3], path.partition("/namespaces/team/")[2].split("/")[0]
-        is_served = plural in self.plurals if version == "v1" else plural != "tfjobs" or plural not in self.plurals
+        is_served = plural in self.plurals if version == "v1" else plural in self.own
         if path == V1 or (path.startswith("/apis/kubeflow.org/") and not is_served):
             raise ApiError(404, "", "404 page not found")
 
@@ -177,6 +179,18 @@ def test_a_cluster_without_v1_has_the_kinds_of_this_project(clock: FakeClock) ->
         assert person.kinds() == ["tfjob", "trainjob"]
         assert "may be out of date" not in person.page("/jobs?namespace=team")
     assert [request.path for request in cluster.requests(part=V1)] == [V1]
+
+
+def test_kinds_of_this_project_that_the_cluster_lacks_are_left_out(clock: FakeClock) -> None:
+    cluster = Cluster("tfjobs", own=())
+    cluster.job("TFJob", {"Worker": 1})
+    with visit(cluster, clock) as person:
+        assert person.jobs() == ["tfjob/train"]
+        assert person.kinds() == ["tfjob"]
+        assert "may be out of date" not in person.page("/jobs?namespace=team")
+    with visit(Cluster(own=()), clock) as person:
+        page = person.page("/jobs?namespace=team")
+        assert "This may be out of date: cannot watch tfjobs.kubeflow.org: the API server does not serve TFJob" in page
 
 
 def test_kinds_that_the_person_may_not_list_are_left_out(clock: FakeClock) -> None:

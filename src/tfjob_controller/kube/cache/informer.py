@@ -253,8 +253,8 @@ class Informer(Generic[ObjectT]):
 
     @property
     def is_unserved(self) -> bool:
-        """Whether the API server does not serve the kind at present. The first list follows once it does."""
-        return not self.is_synced and self._reflector.is_unserved
+        """Whether the API server does not serve the kind, as far as the last request tells. Once it does, a list follows."""
+        return self._reflector.is_unserved
 
     def statistics(self) -> InformerStatistics:
         with self._lock:
