@@ -37,6 +37,8 @@ class ClientKind:
     """The path below the spec of the field that suspends a job."""
     member: str
     """What `scale` counts: workers, or nodes."""
+    has_members: Callable[[Any], bool] = lambda job: True
+    """Whether a job has what `scale` counts."""
     size_field_of: Callable[[Any], Sequence[str]]
     """The path below the spec of the field that `scale` sets."""
     size_violation: Callable[[Any, int], str]

@@ -1,4 +1,4 @@
-"""The kinds of jobs that the Python client and the plugin know, by their names.
+"""The kinds of jobs that the Python client, the plugin and the dashboard know, by their names.
 
 This is the only list of them. A cluster serves one API of TFJobs, `v1alpha1` or `v1`, and they have one name. Only the
 standard library is imported, because a command line is read before the types of any kind are loaded.
@@ -29,7 +29,7 @@ class KindName:
         return f"{self.word}s"
 
 
-# The kinds of this project, which the dashboard knows too. Their folders have the names `word`.
+# The kinds of this project. Their folders have the names `word`.
 OWN_KIND_NAMES: Sequence[KindName] = (KindName("TFJob", "tfj"), KindName("TrainJob", "trj"))
 KIND_NAMES: Sequence[KindName] = (
     *OWN_KIND_NAMES,

@@ -16,8 +16,10 @@ from helpers.fakeclock import FakeClock
 from helpers.memoryapi import MemoryApi
 from helpers.poll import eventually
 from helpers.v1manifests import v1_manifest
+from tfjob_controller.api.gang import GANGS
 from tfjob_controller.api.kubeflowv1.types import V1_RESOURCES
 from tfjob_controller.dashboard.app import create_app
+from tfjob_controller.dashboard.feeds import WatchedJob
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
@@ -265,6 +267,16 @@ def test_a_job_that_has_ended_can_only_be_deleted(cluster: Cluster, person: Visi
     assert person.buttons(PAGE) == ["Clone", "Delete"]
 
 
+def test_a_job_without_workers_cannot_be_scaled(cluster: Cluster, person: Visit) -> None:
+    cluster.job("PyTorchJob", {"Master": 1})
+    assert person.buttons(PAGE) == ["Suspend", "Clone", "Delete"]
+
+
+def test_a_reason_that_is_a_sentence_ends_once(cluster: Cluster, person: Visit) -> None:
+    cluster.condition(cluster.job("PyTorchJob", {"Worker": 1}), "Failed", "1 Worker replica(s) failed.")
+    assert "1 Worker replica(s) failed.</p>" in person.page(PAGE)
+
+
 def test_a_tfjob_has_one_page_whatever_its_version(cluster: Cluster, person: Visit) -> None:
     cluster.job("TFJob", {"Chief": 1, "Worker": 1})
     assert "tfReplicaSpecs" in person.page("/jobs/team/tfjob/train")
@@ -316,3 +328,35 @@ def test_a_form_of_another_kind_keeps_the_metadata_of_a_yaml_of_v1(person: Visit
         assert f"kind: {kind}" in page
         assert "name: train" in page
         assert "tfReplicaSpecs" not in page
+
+
+def test_the_queue_leads_to_the_job_of_a_gang(cluster: Cluster, person: Visit) -> None:
+    owner = {"kind": "PyTorchJob", "name": "train", "uid": "u", "controller": True}
+    gang = {"metadata": {"name": "train-gang", "ownerReferences": [owner]}, "spec": {"members": []}}
+    cluster.put(GANGS.path("team"), {**gang, "status": {"phase": "Waiting", "position": 1, "message": "no room"}})
+    assert f'<a href="{PAGE}">PyTorchJob/train</a>' in person.page("/queue?namespace=team")
+
+
+def test_the_cluster_page_has_the_pods_of_a_job(cluster: Cluster, person: Visit) -> None:
+    job = cluster.job("PyTorchJob", {"Worker": 1})
+    cluster.pod(job, "worker-0", "pytorchjob-controller", phase="Running")
+    cluster.change(f"{PODS}/train-worker-0", {"spec": {"nodeName": "n1", "containers": []}})
+    cluster.fail(403, "Forbidden", part="/api/v1/nodes")
+    assert f'<a href="{PAGE}">train</a> <span class="minor">team, 1 pod</span>' in person.page(
+        "/cluster?namespace=team"
+    )
+
+
+def test_no_log_is_read_for_charts(cluster: Cluster, person: Visit) -> None:
+    job = cluster.job("PyTorchJob", {"Worker": 1})
+    cluster.pod(job, "worker-0", "pytorchjob-controller", phase="Running")
+    assert person.page("/metrics/team/pytorchjob/train") == "[]"
+    assert cluster.requests(part="/pods") == []
+
+
+def test_the_page_of_a_job_follows_its_pods(cluster: Cluster, clock: FakeClock) -> None:
+    cluster.job("PyTorchJob", {"Worker": 1})
+    snapshot = User("me", cluster, "team", "there", clock).client.job("train", "pytorchjob").snapshot
+    labels = {"job-name": "train", "operator-name": "pytorchjob-controller"}
+    selector = ",".join(f"training.kubeflow.org/{name}={value}" for name, value in labels.items())
+    assert sorted(WatchedJob.of(snapshot).child_selector.split(",")) == sorted(selector.split(","))

@@ -138,8 +138,9 @@ def _change_of(action: str, job: Job, form: Mapping[str, str]) -> Callable[[], o
 
 
 def _logged(job: Job) -> Sequence[MetricSeries]:
-    """The series in the job's log; empty without a log."""
-    names = job.snapshot.kind.logged_metrics_of(job.snapshot.job)
+    """The series in the job's log; empty without a log, and for a kind whose log has no metrics."""
+    if not (names := job.snapshot.kind.logged_metrics_of(job.snapshot.job)):
+        return ()
     try:
         lines = job.logs(tail=_METRIC_LINES, max_line_bytes=MAX_LINE_BYTES)
         return logged_series((line.text for line in lines), names)
@@ -155,11 +156,13 @@ def _job(request: Request) -> Job:
 
 def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     """What this person may do; other buttons are not shown."""
-    resource, ended = job.snapshot.kind.resource, job.snapshot.has_ended
+    kind, ended = job.snapshot.kind, job.snapshot.has_ended
+    resource = kind.resource
     actions = set()
     if user.may("patch", resource, job.namespace) and not ended:
         actions.add("resume" if job.snapshot.job.spec.suspend else "suspend")
-        actions.add("scale")
+        if kind.has_members(job.snapshot.job):
+            actions.add("scale")
     if user.may("create", resource, job.namespace):
         actions.add("clone")
     if user.may("delete", resource, job.namespace):

@@ -170,6 +170,7 @@ def _client_kind(name: str) -> ClientKind:
         operator_name=kind.operator_name,
         suspend_field=("runPolicy", "suspend"),
         member="worker",
+        has_members=lambda view: bool(_worker_type(view)),
         size_field_of=partial(_size_field, kind),
         size_violation=partial(_size_violation, kind),
         has_scale_right=kind.has_scale,
