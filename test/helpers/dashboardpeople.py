@@ -154,13 +154,13 @@ class Person:
     def is_logged_in(self) -> bool:
         return self.get("/queue")[0] == 200
 
-    def stream(self, path: str) -> Stream:
+    def stream(self, path: str, patience_seconds: float = 1.0) -> Stream:
         connection = self._connection(1.0)
         connection.timeout = 30
         connection.request("GET", path, headers={"Cookie": self.cookie, "Accept": "text/event-stream"})
         sock = connection.sock
         answer = connection.getresponse()
-        sock.settimeout(1.0)
+        sock.settimeout(patience_seconds)
         self.streams.callback(sock.close)
         self.streams.callback(answer.close)
         return Stream(connection, answer.status, answer)

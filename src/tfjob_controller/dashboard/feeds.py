@@ -332,10 +332,12 @@ def _status_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], _Watche
 
 
 class Followed(Protocol):
-    """What streams follow: changes, and why what they show may be old, in sentences for people."""
+    """What streams follow: changes, whether all has been read once, and why what they show may be old, for people."""
 
     @property
     def changes(self) -> Notifier: ...
+    @property
+    def is_synced(self) -> bool: ...
     @property
     def problems(self) -> Sequence[str]: ...
 

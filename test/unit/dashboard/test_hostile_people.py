@@ -95,6 +95,14 @@ def test_a_persons_newest_logs_displace_the_oldest(site: Site) -> None:
     assert len(names) < 60
 
 
+def test_a_page_that_waits_for_the_api_server_shows_later_that_there_are_no_jobs(site: Site) -> None:
+    stream = site.person("slow.token").stream("/events/jobs?namespace=empty", patience_seconds=60)
+    # A stream without news sends a comment every 15 s.
+    assert any(b"Loading the jobs of this namespace" in stream.response.read1(65_536) for _ in range(3))
+    site.cluster.slow.set()
+    assert any(b"No job is selected" in stream.response.read1(65_536) for _ in range(3))
+
+
 def test_requests_that_wait_for_the_api_server_keep_nobody_else_waiting(site: Site) -> None:
     other, slow = site.person("other.token"), site.person("slow.token")
     answers: list[int] = []

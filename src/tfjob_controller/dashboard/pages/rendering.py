@@ -308,17 +308,17 @@ class Content:
 async def events(
     request: Request, name: str, feed: Followed, content: Callable[[], Content]
 ) -> AsyncGenerator[bytes, None]:
-    """Server-sent events: `content` now, and after each change of the feed or of its problems that changes it.
+    """Server-sent events: `content` now, and after each change of what the feed has that changes it.
 
     `login` follows when the API server rejects the person's credentials. An error of `content` is shown in its place,
     and content that is not complete is tried again. It ends when another feed displaces this one.
     """
     user, sent, idle_seconds = user_of(request), b"", 0.0
-    version, problems = -1, tuple[str, ...]()
+    version, problems, is_synced = -1, tuple[str, ...](), False
     while not (feed.changes.is_over or await request.is_disconnected()):
-        before = version, problems
-        version, problems = feed.changes.version, tuple(feed.problems)
-        if before != (version, problems):
+        before = version, problems, is_synced
+        version, problems, is_synced = feed.changes.version, tuple(feed.problems), feed.is_synced
+        if before != (version, problems, is_synced):
             has_new_problem = bool(problems) and problems != before[1]
             shown = await _in_turn(request, functools.partial(_read, content, user, has_new_problem))
             if shown.is_rejected:
