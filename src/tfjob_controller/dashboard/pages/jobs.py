@@ -37,7 +37,7 @@ async def jobs_page(request: Request) -> Response:
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
             table = await rendering.read(request, lambda: _table(feed, user, selection))
-            kinds = feed.kinds
+            kinds = feed.kinds or OWN_KINDS
     except (ApiError, ClientError) as error:
         if isinstance(error, BusyError) or rendering.api_error_of(error) is not None:
             return rendering.problem_page(request, error, user.origin)
