@@ -13,6 +13,7 @@ from generate.crd import CustomKind, render_crd
 from generate.interop import render_interop
 from generate.kindreference import render_gang, render_tfjob, render_trainingruntime, render_trainjob
 from generate.kubeflowcases import render_kubeflow_cases
+from generate.kubeflowv1cases import render_kubeflow_v1_cases
 from generate.reference import render_events, render_flags, render_metrics
 from generate.v1kinds import render_v1_crd
 from helmchart import chart
@@ -39,6 +40,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/flags.md": render_flags,
     "docs/reference/metrics.md": render_metrics,
     "docs/kubeflow-trainer-cases.md": render_kubeflow_cases,
+    "docs/kubeflow-v1-cases.md": render_kubeflow_v1_cases,
     "docs/interop.md": render_interop,
     prometheusrule.PATH: partial(prometheusrule.render_prometheus_rule, ROOT),
 }

@@ -147,13 +147,14 @@ def choice(*choices: str) -> ValueType:
 
 
 def choices(*values: str) -> ValueType:
-    """Several of the values, separated by commas; none for an empty text."""
+    """Several of the values in any case, separated by commas; none for an empty text."""
+    by_lower_case = {value.lower(): value for value in values}
 
     def read(text: str) -> tuple[str, ...]:
-        given = tuple(dict.fromkeys(filter(None, (value.strip() for value in text.split(",")))))
-        if not set(given) <= set(values):
+        given = dict.fromkeys(filter(None, (value.strip().lower() for value in text.split(","))))
+        if not given.keys() <= by_lower_case.keys():
             raise ValueError(f"must be a list of {', '.join(values)}")
-        return given
+        return tuple(by_lower_case[value] for value in given)
 
     return ValueType("list", read)
 

@@ -46,6 +46,7 @@ def test_variables_that_kubernetes_makes_for_services_are_ignored() -> None:
         pytest.param("leader_elect_retry_period", "500ms", 0.5, id="milliseconds"),
         pytest.param("leader_elect_lease_duration", "2m", 120.0, id="minutes"),
         pytest.param("qps", "0", 0.0, id="no limit"),
+        pytest.param("kubeflow_v1_api", "tfjob, MPIJob,MPIJOB", ("TFJob", "MPIJob"), id="kinds in any case"),
         pytest.param("metrics_bind_address", "0", None, id="off"),
         pytest.param("metrics_bind_address", ":9090", BindAddress("", 9090), id="all interfaces"),
         pytest.param("metrics_bind_address", "[::1]:0", BindAddress("::1", 0), id="IPv6, any port"),
@@ -71,6 +72,7 @@ def test_values_are_read(field: str, text: str, value: object) -> None:
         pytest.param({"namespace": "a,b"}, "--namespace must be the name of one namespace", id="two namespaces"),
         pytest.param({"leader_elect_lease_duration": "10s"}, "must be longer than", id="lease shorter than renewal"),
         pytest.param({"leader_elect_retry_period": "9s"}, "must be longer than 1.2 times", id="retry too slow"),
+        pytest.param({"kubeflow_v1_api": "TFJob,AnyJob"}, "--kubeflow-v1-api must be a list of", id="no such kind"),
         pytest.param({"gang_backend": "slurm"}, "--gang-backend must be one of gang, volcano", id="no such backend"),
         pytest.param(
             {"gang_backend": "volcano", "gang_mode": "affinity"}, "leave --gang-backend out", id="pinned by another"

@@ -158,6 +158,45 @@ def test_case_3_only_what_is_missing_is_created(bench: V1Bench) -> None:
     assert [request.body["metadata"]["name"] for request in created] == [f"{NAME}-ps-0"]
 
 
+PENDING = ("ps-0", "worker-0", "worker-1")
+ALL = ("ps-0", "ps-1", "worker-0", "worker-1", "worker-2", "worker-3")
+
+
+@pytest.mark.parametrize(
+    ("pending", "runs", "succeed", "state", "counts"),
+    [
+        pytest.param(PENDING, (), (), "Created", ({}, {}), id="3"),
+        pytest.param(PENDING, ("worker-2",), (), "Running", ({}, {"active": 1}), id="4"),
+        pytest.param(PENDING, (), ("worker-2",), "Created", ({}, {"succeeded": 1}), id="5"),
+        pytest.param((), ALL, (), "Running", ({"active": 2}, {"active": 4}), id="6"),
+        pytest.param((), (), ALL, "Succeeded", ({"succeeded": 2}, {"succeeded": 4}), id="7"),
+    ],
+)
+def test_pods_are_counted_by_their_phases_and_missing_ones_created(
+    bench: V1Bench,
+    pending: tuple[str, ...],
+    runs: tuple[str, ...],
+    succeed: tuple[str, ...],
+    state: str,
+    counts: tuple[dict[str, int], dict[str, int]],
+) -> None:
+    bench.create({"PS": 2, "Worker": 4})
+    bench.settle()
+    there = {*pending, *runs, *succeed}
+    missing = [replica for replica in ALL if replica not in there]
+    bench.is_gone(*missing)
+    for replica in missing:
+        bench.api.remove(f"{SERVICE_PATH}/{NAME}-{replica}")
+    sent = len(bench.api.sent)
+    bench.runs(*runs)
+    for replica in succeed:
+        bench.exits(replica, 0)
+    bench.settle()
+    created = [request.body["metadata"]["name"] for request in bench.api.sent[sent:] if request.method == "POST"]
+    assert sorted(created) == sorted(f"{NAME}-{replica}" for replica in missing * 2)
+    assert (bench.state, (bench.counts("PS"), bench.counts("Worker"))) == (state, counts)
+
+
 def test_case_49_and_50_a_job_is_resized_by_its_spec(bench: V1Bench) -> None:
     started(bench, {"Worker": 3})
     bench.resize("Worker", 1)
@@ -170,11 +209,15 @@ def test_case_49_and_50_a_job_is_resized_by_its_spec(bench: V1Bench) -> None:
     assert bench.state == "Running"
 
 
+@pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob"])
 @pytest.mark.parametrize("manager", ["kueue.x-k8s.io/multikueue", "example.com/other"])
-def test_case_20_a_job_of_another_controller_is_not_touched(bench: V1Bench, manager: str) -> None:
-    bench.create({"Worker": 1}, **run_policy(managedBy=manager))
-    bench.settle()
-    assert bench.api.sent == []
+def test_case_20_a_job_of_another_controller_is_not_touched(manager: str, kind: str) -> None:
+    bench = V1Bench(kind)
+    bench.create({"Launcher" if kind == "MPIJob" else "Master": 1, "Worker": 1}, **run_policy(managedBy=manager))
+    for suspend in (False, True, False):
+        bench.change(**run_policy(suspend=suspend))
+        bench.settle()
+    assert (bench.api.sent, bench.status) == ([], {})
 
 
 # The end (cases 25 to 42, 47, 48)
@@ -191,6 +234,9 @@ def test_case_20_a_job_of_another_controller_is_not_touched(bench: V1Bench, mana
         pytest.param({"Worker": 1}, {}, ("worker-0",), {}, "Running", id="30"),
         pytest.param({"Worker": 4}, {}, ("worker-0", "worker-1"), {"worker-2": 0, "worker-3": 0}, "Running", id="31"),
         pytest.param({"Worker": 4}, {}, ("worker-0", "worker-1"), {"worker-2": 1, "worker-3": 1}, "Failed", id="32"),
+        pytest.param(
+            {"Worker": 4}, {}, (), {"worker-0": 1, "worker-1": 1, "worker-2": 0, "worker-3": 0}, "Failed", id="33"
+        ),
         pytest.param({"Worker": 4}, {}, ("worker-1", "worker-2", "worker-3"), {"worker-0": 0}, "Succeeded", id="34"),
         pytest.param(
             {"Worker": 4},
@@ -370,6 +416,37 @@ def test_case_47_with_exit_code_a_pod_that_was_ended_by_a_signal_is_replaced(ben
     assert bench.counts("Worker") == {"active": 2}
 
 
+def test_case_42_with_exit_code_replicas_that_signals_have_ended_restart_together(bench: V1Bench) -> None:
+    started(bench, {"Chief": 1, "Worker": 4}, policy="ExitCode")
+    for replica in bench.pods:
+        bench.exits(replica, 130)
+    bench.sync()
+    assert bench.state == "Restarting"
+
+
+def test_case_66_each_condition_that_changes_becomes_the_last_one(bench: V1Bench) -> None:
+    bench.create({"Worker": 1}, policy="ExitCode")
+    bench.settle()
+    seen = [bench.conditions]
+    for exit_code in (130, 1):
+        bench.runs(WORKER_0)
+        bench.settle()
+        seen.append(bench.conditions)
+        bench.exits(WORKER_0, exit_code)
+        bench.sync()
+        seen.append(bench.conditions)
+        bench.settle()
+    created = ("Created", "True")
+    running = [created, ("Running", "True")]
+    assert seen == [
+        [created],
+        running,
+        [created, ("Restarting", "True")],
+        running,
+        [created, ("Running", "False"), ("Failed", "True")],
+    ]
+
+
 @pytest.mark.parametrize("exit_code", [1, 127])
 def test_case_48_with_exit_code_an_error_of_the_program_ends_the_job(bench: V1Bench, exit_code: int) -> None:
     started(bench, {"Worker": 2}, policy="ExitCode")
@@ -397,6 +474,24 @@ def test_case_58_the_backoff_limit_counts_the_restarts_of_all_containers(
     assert bench.state == state
     if state == "Failed":
         assert message(bench, "Failed") == f"Job {NAME} has failed because it has reached the specified backoff limit"
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        pytest.param("None", [WORKER_0, "worker-1"], id="63"),
+        pytest.param("All", [], id="64"),
+        pytest.param("Running", ["worker-1"], id="65"),
+    ],
+)
+def test_at_the_backoff_limit_pods_are_deleted_by_the_policy(bench: V1Bench, policy: str, left: list[str]) -> None:
+    limits = run_policy(backoffLimit=1, cleanPodPolicy=policy)
+    started(bench, {"Worker": 2}, policy="OnFailure", successPolicy="AllWorkers", **limits)
+    bench.exits("worker-1", 0)
+    bench.settle()
+    bench.runs(WORKER_0, restarts=1)
+    bench.settle()
+    assert (bench.state, bench.pods, bench.services) == ("Failed", left, left)
 
 
 def test_the_backoff_limit_counts_pods_that_were_replaced(bench: V1Bench) -> None:
@@ -462,6 +557,13 @@ def test_case_56_a_job_fails_at_its_deadline_without_another_event(bench: V1Benc
     assert bench.state == "Failed"
     expected = f"Job {NAME} has failed because it was active longer than specified deadline"
     assert (message(bench, "Failed"), bench.pods) == (expected, [])
+
+
+def test_case_57_without_a_deadline_a_job_runs_on(bench: V1Bench) -> None:
+    started(bench, {"Worker": 4, "PS": 2}, **run_policy(cleanPodPolicy="All"))
+    bench.clock.advance(10**7)
+    bench.settle()
+    assert (bench.state, bench.pods) == ("Running", list(ALL))
 
 
 # Clean-up and time to live (cases 53 to 55, 59 to 62)
