@@ -72,6 +72,8 @@ PROGRAMS = {
         Program("coscheduling-scheduler", "coscheduling", ".", COSCHEDULING),
         Program("coscheduling-controller", "coscheduling", f"{COSCHEDULING}/cmd/controller", COSCHEDULING),
         Program("dockerfilelint", "dockerfilelint", ".", "github.com/moby/buildkit"),
+        # What Katib and Argo CD use to judge objects.
+        Program("jobchecks", "jobchecks", ".", "github.com/tidwall/gjson"),
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
         Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
         # Of its service discoveries only that of Kubernetes, without the clients of all clouds.

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from helpers.cluster import Cluster, new_namespace, own_plane
 from helpers.kubectl import Kubectl
 from helpers.policies import attempt
 from helpers.poll import eventually
-from helpers.renderings import of_kind, render_with
 from helpers.v1admission import BY_ID, CASES, VALID, AdmissionCase, containers
 from helpers.v1manifests import v1_manifest, v1_replicas
+from helpers.v1policies import POLICY_NAMES, apply_policies, install_own_crds
 from helpers.v1world import job_path
 from localcluster.api import Api
-from localcluster.crds import documents, install_crd
 from localcluster.programs import Options
 from localcluster.trainingoperator import TrainingOperator, install_v1_crds
 
@@ -27,16 +25,8 @@ pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-OURS = ("tfjob-controller-kubeflow-v1-validation", "tfjob-controller-kubeflow-v1-deprecations")
-KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 # A job that was there before the policies.
 OLD = "0-old"
-
-
-def install_own_crds(api: Api) -> None:
-    for path in sorted(Path("manifests/base/crds-kubeflow-v1").glob("*.yaml")):
-        for crd in documents(path.read_text()):
-            install_crd(api, crd)
 
 
 CRDS: dict[str, Callable[[Api], None]] = {"our CRDs": install_own_crds, "upstream's CRDs": install_v1_crds}
@@ -74,10 +64,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         kubectl = Kubectl(cluster.kubeconfig, folder / "cache", new_namespace(cluster.api))
         site = Site(cluster, kubectl, request.param)
         site.create("TFJob", OLD)
-        rendered = of_kind(render_with(kubectl, folder, "standalone", "kubeflow-v1"), *KINDS)
-        policies = [each for each in rendered if each["metadata"]["name"] in OURS]
-        assert len(policies) == len(OURS) * len(KINDS)
-        kubectl.must("apply", "-f", "-", manifest=yaml.safe_dump_all(policies))
+        apply_policies(kubectl, folder)
         eventually(lambda: site.refusal(BY_ID["91 no worker"].manifest))
         eventually(lambda: warning_of(site, BY_ID["86 nProcPerNode"]))
         yield site
@@ -207,7 +194,7 @@ def test_a_deprecated_field_is_warned_of(site: Site) -> None:
 
 def test_the_server_finds_no_wrong_type_in_the_policies(site: Site) -> None:
     def checked() -> list[Object]:
-        statuses = [site.cluster.api.get(f"{POLICIES}/{name}").get("status", {}) for name in OURS]
+        statuses = [site.cluster.api.get(f"{POLICIES}/{name}").get("status", {}) for name in POLICY_NAMES]
         return statuses if all("typeChecking" in status for status in statuses) else []
 
     assert [status["typeChecking"] for status in eventually(checked)] == [{}, {}]
