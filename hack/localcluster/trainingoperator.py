@@ -59,6 +59,11 @@ _SERVED = "k8s-webhook-server/serving-certs"
 Object = dict[str, Any]
 
 
+def training_operator_module() -> Path:
+    """Returns the folder of its module, which is downloaded first if necessary. Raises LocalClusterError."""
+    return _MODULE.folder()
+
+
 def install_v1_crds(api: Api) -> None:
     """Applies the CRDs of all kinds. Raises LocalClusterError."""
     _MODULE.install(api)
