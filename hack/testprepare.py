@@ -1,4 +1,4 @@
-"""Builds programs, images and the SDK's environment before the tests, since that takes minutes on a cold cache.
+"""Builds programs, images and the SDKs' environments before the tests, since that takes minutes on a cold cache.
 
 Argument: `nodes` or none. It ignores what cannot be built: the tests report that themselves, or are skipped.
 """
@@ -14,7 +14,7 @@ from localcluster.controlplane import check_platform
 from localcluster.errors import LocalClusterError
 from localcluster.report import to_stderr
 
-_TOOLS = ("kubectl", "dockerfilelint", "helm")
+_TOOLS = ("kubectl", "dockerfilelint", "helm", "jobchecks")
 # Of tests that are marked `long`.
 _TOOLS_OF_ALL = ("prometheus", "training-operator")
 
@@ -34,6 +34,7 @@ def main(wanted: list[str]) -> None:
         for image in own:
             images.ensure(image, to_stderr)
         kubeflowsdk.kubeflow_sdk_python()
+        kubeflowsdk.training_sdk_python()
     binaries.ensure_all([*binaries.CONTROL_PLANE, *tools], to_stderr)
     prometheus.ensure(to_stderr)
     foreigncrds.prepare()

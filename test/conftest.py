@@ -113,6 +113,17 @@ def nodes() -> Iterator[Cluster]:
     stack.down(folder)
 
 
+@pytest.fixture(scope="session")
+def v1_nodes() -> Iterator[Cluster]:
+    """A stack of this worker's own with two real nodes, for clusters whose TFJobs are those of `kubeflow.org/v1`."""
+    _refuse_existing("has CRDs that exclude those of the other tests")
+    if sys.platform != "linux" or os.geteuid() != 0:
+        _cannot("real nodes need root on Linux")
+    folder = state.stack_dir(f"{stack.TEST_PREFIX}{_main_process()}-{_worker()}-v1")
+    yield _start(folder, NODE_COUNT)
+    stack.down(folder)
+
+
 @pytest.fixture
 def api(control_plane: Cluster) -> Api:
     """The control plane as its administrator, by a client that shares nothing with the one under test."""

@@ -453,22 +453,38 @@ _PADDLE_AND_JAX = (
     ),
 )
 
-_LATER = "Tests of upstream's SDK follow."
+_SDK_TESTS = "e2e/test_training_sdk.py::test_a_test_of_upstreams_sdk"
+_FRAMEWORKS = {
+    "jax": "JAXJob",
+    "mpi": "MPIJob",
+    "paddle": "PaddleJob",
+    "pytorch": "PyTorchJob",
+    "tf": "TFJob",
+    "xgboost": "XGBoostJob",
+}
 _SDK = (
     *_cases(
         144,
         "sdk/python/test/e2e",
         *(
-            (f"The SDK creates a {kind} and waits for its success.", (), _LATER)
-            for kind in ("JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob")
+            (f"The SDK creates a {kind} and waits for its success.", f"{_SDK_TESTS}_passes[{name}-test_sdk_e2e]")
+            for name, kind in _FRAMEWORKS.items()
         ),
         *(
-            (f"A {kind} whose gang is too large waits, and runs once it is smaller.", (), _LATER)
-            for kind in ("JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob")
+            (
+                f"A {kind} whose gang is too large waits, and runs once it is smaller.",
+                f"{_SDK_TESTS}_with_gangs_passes[{name}-test_sdk_e2e_with_gang_scheduling]",
+            )
+            for name, kind in _FRAMEWORKS.items()
         ),
-        ("Of three values of managedBy one is refused, one ignored, and one runs.", (), _LATER),
-        ("The SDK creates a job from a function, finds its pods, and reads its log.", (), _LATER),
-        ("The SDK creates a job from an image.", (), _LATER),
+        *(
+            (promise, f"{_SDK_TESTS}_passes[pytorch-test_sdk_e2e_{test}]")
+            for promise, test in (
+                ("Of three values of managedBy one is refused, one ignored, and one runs.", "managed_by"),
+                ("The SDK creates a job from a function, finds its pods, and reads its log.", "create_from_func"),
+                ("The SDK creates a job from an image.", "create_from_image"),
+            )
+        ),
     ),
     *_cases(
         159,

@@ -1,4 +1,4 @@
-"""The environment of Kubeflow's SDK; no package is installed."""
+"""The environments of Kubeflow's SDKs; no package is installed."""
 
 from __future__ import annotations
 
@@ -24,5 +24,7 @@ def test_an_environment_that_cannot_be_made_is_an_error_of_the_cluster(
         kubeflow_sdk_python()
 
 
-def test_the_lock_pins_a_release_of_the_sdk() -> None:
+def test_the_locks_pin_releases_of_the_sdks() -> None:
     assert build.requirement(kubeflowsdk.KUBEFLOW_SDK_LOCK.read_text(), "kubeflow").startswith("kubeflow==0.5.")
+    training = build.requirement(kubeflowsdk.TRAINING_SDK_LOCK.read_text(), "kubeflow-training")
+    assert training.startswith("kubeflow-training==1.9.4 ")
