@@ -253,7 +253,7 @@ class Informer(Generic[ObjectT]):
 
     @property
     def is_unserved(self) -> bool:
-        """Whether the API server does not serve the kind, as far as the last request tells. A list follows once it does."""
+        """Whether the API server does not serve the kind, by the last request. A list follows once it does."""
         return self._reflector.is_unserved
 
     def statistics(self) -> InformerStatistics:
