@@ -55,9 +55,9 @@ class Plane:
         return {name: usage.cpu_seconds(pid) for name, pid in self.pids.items()}
 
     @contextlib.contextmanager
-    def namespace(self, *paths: str) -> Iterator[str]:
+    def namespace(self, *paths: str, name: str = "") -> Iterator[str]:
         """Yields a new namespace; deletes the objects of these paths at the end, and waits until nothing is written."""
-        name = f"bench-gang-{next(_numbers)}"
+        name = name or f"bench-gang-{next(_numbers)}"
         create_namespace(self.api, name)
         yield name
         inside = [path.format(name) for path in paths]
@@ -78,14 +78,14 @@ class Plane:
 
 @contextlib.contextmanager
 def native_plane() -> Iterator[Plane]:
-    with _plane("native", _NATIVE) as plane:
+    with running_plane("native", _NATIVE) as plane:
         yield plane
 
 
 @contextlib.contextmanager
 def our_plane() -> Iterator[Plane]:
     """Runs the programs that gang scheduling adds to a cluster as well."""
-    with _plane("ours", Options()) as plane, contextlib.ExitStack() as open_:
+    with running_plane("ours", Options()) as plane, contextlib.ExitStack() as open_:
         install_crds(plane.api)
         port, probes_port = open_.enter_context(ports.reserve(2, LOOPBACK))
         extender = extender_beside(plane.control, port, probes_port)
@@ -98,7 +98,7 @@ def our_plane() -> Iterator[Plane]:
 
 
 @contextlib.contextmanager
-def _plane(name: str, options: Options) -> Iterator[Plane]:
+def running_plane(name: str, options: Options) -> Iterator[Plane]:
     """Runs a control plane without nodes."""
     with stack.throwaway(f"bench-{name}", options, progress) as control:
         programs = control.state().programs

@@ -20,6 +20,7 @@ from localcluster.addontable import Addon, Place, Webhooks
 from localcluster.api import Api
 from localcluster.certificates import self_signed
 from localcluster.controlplane import ControlPlane
+from localcluster.errors import LocalClusterError
 from localcluster.foreigncrds import Published
 from localcluster.gobuild import TRAINING_OPERATOR
 from localcluster.process import with_environment
@@ -72,9 +73,19 @@ def install_v1_crds(api: Api) -> None:
 class TrainingOperator:
     """training-operator beside a control plane, for the jobs of one namespace. Raises LocalClusterError."""
 
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, *flags: str) -> None:
+        """It gets these flags as well."""
         self._plane = plane
         self._namespace = namespace
+        self._flags = flags
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that was started last. Raises LocalClusterError if there is none."""
+        record = self._plane.state().programs.get(PROGRAM)
+        if record is None or record.identity is None:
+            raise LocalClusterError(f"{PROGRAM} does not run")
+        return record.identity.pid
 
     def install(self) -> None:
         with self._api() as api:
@@ -95,6 +106,7 @@ class TrainingOperator:
                 f"--health-probe-bind-address={LOOPBACK}:{probes}",
                 f"--metrics-bind-address={LOOPBACK}:{metrics}",
                 f"--webhook-server-port={webhooks}",
+                *self._flags,
             ]
             command = with_environment({"TMPDIR": str(folder)}, argv)
             self._plane.add_program(PROGRAM, command, f"http://{LOOPBACK}:{probes}/readyz", _READY_SECONDS)

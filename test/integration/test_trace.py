@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from helpers.auditlog import audit_log, json_lines
 from helpers.cluster import Cluster, new_namespace, own_plane
 from helpers.controller import Jobs
 from helpers.controllerprocess import WORKING, controller_process
@@ -22,6 +21,7 @@ from helpers.gangowner import Owner
 from helpers.gangscheduler import running_gang_scheduler, running_schedulers
 from helpers.manifests import master, tfjob, workers
 from helpers.poll import eventually
+from localcluster.auditlog import audit_log, json_lines
 from localcluster.crds import install_crds
 from localcluster.fakekubelet import make_node
 from localcluster.programs import Options

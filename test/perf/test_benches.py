@@ -46,6 +46,17 @@ FIGURES = {
         "trainjobs_rss": False,
         "first_child_p99": False,
     },
+    "kubeflowv1": {
+        "v1_pods_exist": True,
+        "v1_pods_exist_bare": True,
+        "v1_create_cpu": True,
+        "v1_writes": True,
+        "v1_all_writes": True,
+        "v1_life_cpu": True,
+        "v1_takeover_child_writes": False,
+        "v1_takeover_status_writes": False,
+        "v1_takeover_seconds": False,
+    },
 }
 
 
@@ -81,8 +92,9 @@ def test_a_bench_without_a_cluster_says_its_figures(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.cluster
-def test_the_bench_with_control_planes_of_its_own_says_its_figures() -> None:
-    check(lines_of("gang", None), FIGURES["gang"])
+@pytest.mark.parametrize("name", ["gang", "kubeflowv1"])
+def test_a_bench_with_control_planes_of_its_own_says_its_figures(name: str) -> None:
+    check(lines_of(name, None), FIGURES[name])
 
 
 @pytest.mark.long
