@@ -12,10 +12,11 @@ It runs as the cluster's administrator. Its webhooks listen on this machine, whe
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
-from localcluster import addons, binaries, ports, state
+from localcluster import addons, binaries, ports, probe, state
 from localcluster.addontable import Addon, Place, Webhooks
 from localcluster.api import Api
 from localcluster.certificates import self_signed
@@ -52,6 +53,7 @@ _ADDON = Addon(
 )
 # It waits with exponential pauses for its certificates.
 _READY_SECONDS = 180.0
+_POLL_SECONDS = 0.05
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 # Its certificate rotator looks for a certificate only there, wherever the server of the webhooks reads its own.
 _EXPECTED = Path("/tmp/k8s-webhook-server/serving-certs/tls.crt")  # noqa: S108
@@ -110,6 +112,7 @@ class TrainingOperator:
             ]
             command = with_environment({"TMPDIR": str(folder)}, argv)
             self._plane.add_program(PROGRAM, command, f"http://{LOOPBACK}:{probes}/readyz", _READY_SECONDS)
+            _await_webhooks(place)
 
     def stop(self) -> None:
         """Deletes the webhooks' configuration, then ends the program. Jobs and pods stay."""
@@ -124,6 +127,17 @@ class TrainingOperator:
             yield api
         finally:
             api.close()
+
+
+def _await_webhooks(place: Place) -> None:
+    """Waits until each webhook is served: the program is ready before, and adds them one after another."""
+    deadline = time.monotonic() + _READY_SECONDS
+    configs = addons.webhook_configurations(_ADDON, place)
+    urls = [webhook["clientConfig"]["url"] for config in configs for webhook in config["webhooks"]]
+    while missing := [url for url in urls if not probe.is_healthy(url, certificate=place.certificate)]:
+        if time.monotonic() > deadline:
+            raise LocalClusterError(f"{PROGRAM} does not serve {', '.join(missing)}")
+        time.sleep(_POLL_SECONDS)
 
 
 def _install_webhooks(api: Api, place: Place) -> None:

@@ -20,7 +20,15 @@ Object = dict[str, Any]
 
 JOB_NAME_LABEL = "training.kubeflow.org/job-name"
 # The kinds that both programs run.
-KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob")
+KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob", "MPIJob")
+_CORE, _RBAC = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
+# What an MPIJob has beside its pods, by the paths of their groups and their plurals.
+OF_MPI = {
+    "ConfigMap": (_CORE, "configmaps"),
+    "ServiceAccount": (_CORE, "serviceaccounts"),
+    "Role": (_RBAC, "roles"),
+    "RoleBinding": (_RBAC, "rolebindings"),
+}
 # Longer than the time for which this controller collects changes of pods before it writes a status.
 REST_SECONDS = 4.0
 _PERIOD_SECONDS = 0.5
@@ -46,7 +54,7 @@ def replicas_change(kind: str, **counts: int) -> Object:
 
 
 class V1Namespace:
-    """The jobs, pods and Services of one namespace, by the names of their jobs."""
+    """The jobs of one namespace, and what they own, by the names of the jobs."""
 
     def __init__(self, api: Api, name: str) -> None:
         self.api = api
@@ -64,6 +72,9 @@ class V1Namespace:
         for kind, plural in (("Pod", "pods"), ("Service", "services")):
             path = f"/api/v1/namespaces/{self.name}/{plural}"
             found[kind] = [each for each in self.api.list(path) if JOB_NAME_LABEL in labels_of(each)]
+        for kind, (group, plural) in OF_MPI.items():
+            objects = self.api.list(f"{group}/namespaces/{self.name}/{plural}")
+            found[kind] = [each for each in objects if owner_of(each)]
         return found
 
     def seen(self) -> dict[str, Object]:
@@ -81,6 +92,10 @@ class V1Namespace:
             "job": None if job is None else _job_view(job),
             "pods": {each["metadata"]["name"]: _pod_view(each) for each in of_job("Pod")},
             "services": {each["metadata"]["name"]: _service_view(each) for each in of_job("Service")},
+            "objects": {
+                kind: {each["metadata"]["name"]: _object_view(each) for each in found[kind] if owner_of(each) == name}
+                for kind in OF_MPI
+            },
         }
         seen: Object = json.loads(json.dumps(view).replace(self.name, "NAMESPACE"))
         return seen
@@ -89,6 +104,12 @@ class V1Namespace:
 def labels_of(thing: Object) -> Object:
     labels: Object = thing["metadata"].get("labels") or {}
     return labels
+
+
+def owner_of(thing: Object) -> str:
+    """Returns the name of the MPIJob that controls an object; empty if none does."""
+    owners = thing["metadata"].get("ownerReferences") or ()
+    return next((str(owner["name"]) for owner in owners if owner.get("controller") and owner["kind"] == "MPIJob"), "")
 
 
 def await_rest(api: Api, namespaces: Collection[V1Namespace], seconds: float = REST_SECONDS) -> None:
@@ -157,6 +178,14 @@ def _service_view(service: Object) -> Object:
     """Returns a Service with sorted ports: training-operator creates them in random order."""
     ports = sorted(service["spec"].get("ports") or (), key=lambda port: str(port["name"]))
     return {"metadata": _metadata_view(service), "spec": {**service["spec"], "ports": ports}}
+
+
+def _object_view(thing: Object) -> Object:
+    """Returns an object of an MPIJob; of its files, the lines that are not empty."""
+    content = {key: value for key, value in thing.items() if key not in ("metadata", "kind", "apiVersion")}
+    if "data" in content:
+        content["data"] = {name: [line for line in text.splitlines() if line] for name, text in content["data"].items()}
+    return {"metadata": _metadata_view(thing), **content}
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[str]:

@@ -115,6 +115,12 @@ def unschedulable(entry: Object) -> Object:
     return {**entry, "template": {**entry["template"], "spec": spec}}
 
 
+def with_account(entry: Object, name: str) -> Object:
+    """Returns the replicas with that ServiceAccount."""
+    spec = {**entry["template"]["spec"], "serviceAccountName": name}
+    return {**entry, "template": {**entry["template"], "spec": spec}}
+
+
 # Deliberate differences, by a part of their path.
 # The script waits in the same way, and is this project's own.
 WAIT = "/spec/initContainers"
@@ -125,7 +131,27 @@ COMPLETION = "/status/times/completionTime: False / True"
 # training-operator visits types in random order, and leaves this out if it sees the success of the master first.
 VARYING = "/status/replicaStatuses/Worker/selector: 'absent' / "
 
-TF, TORCH, BOOST, JAX, PADDLE = KINDS
+
+def of_mpi(name: str, *kinds: str) -> tuple[str, ...]:
+    """Returns how the objects of an MPIJob always differ: labels, by which they are watched, and the script."""
+    ends = {"ConfigMap": "config", "Role": "launcher", "RoleBinding": "launcher", "ServiceAccount": "launcher"}
+    objects = [f"/objects/{kind}/{name}-{ends[kind]}" for kind in kinds or ends]
+    return (
+        *(f"{path}/metadata/labels/training.kubeflow.org/{label}" for path in objects for label in OBJECT_LABELS),
+        f"/objects/ConfigMap/{name}-config/data/kubexec.sh: ",
+    )
+
+
+OBJECT_LABELS = ("job-name: 'absent'", "operator-name: 'absent'")
+# training-operator creates an account that the user names, which would get the job's rights.
+ACCOUNT = "/objects/ServiceAccount/mine"
+# It lets a launcher without workers run commands in all pods.
+ANY_POD = "/objects/Role/mpi-alone-launcher/rules"
+NO_WORKERS = "/status/replicaStatuses/Worker: {} / 'absent'"
+# The objects of a job that has ended do not change any more.
+STILL_LISTED = "/objects/ConfigMap/mpi-worker-fails-config/data/discover_hosts.sh: "
+
+TF, TORCH, BOOST, JAX, PADDLE, MPI = KINDS
 NOTES = {
     "name": "mine",
     "namespace": "elsewhere",
@@ -330,6 +356,86 @@ CASES = (
         differs=(RESTARTS,),
     ),
     Case("paddle-suspended", PADDLE, {"Master": 1, "Worker": 1}, (suspend(True), suspend(False))),
+    Case(
+        "mpi",
+        MPI,
+        {"Launcher": replicas(MPI, 1, **NOTES), "Worker": replicas(MPI, 2, **NOTES)},
+        (Exit({"launcher": 0}),),
+        {"slotsPerWorker": 2, **policy(cleanPodPolicy="Running")},
+        of_mpi("mpi"),
+    ),
+    Case(
+        "mpi-fails",
+        MPI,
+        {"Launcher": 1, "Worker": 1},
+        (Exit({"launcher": 1}),),
+        policy(cleanPodPolicy="All"),
+        of_mpi("mpi-fails"),
+    ),
+    Case(
+        "mpi-worker-fails",
+        MPI,
+        {"Launcher": 1, "Worker": 2},
+        (Exit({"worker-1": 1}),),
+        differs=(*of_mpi("mpi-worker-fails"), STILL_LISTED),
+    ),
+    Case(
+        "mpi-worker-restarts",
+        MPI,
+        {"Launcher": 1, "Worker": replicas(MPI, 1, "OnFailure")},
+        (Restart({"worker-0": 1}), Exit({"launcher": 0})),
+        differs=of_mpi("mpi-worker-restarts"),
+    ),
+    Case(
+        "mpi-variables",
+        MPI,
+        {
+            "Launcher": with_container(
+                replicas(MPI, 1),
+                env=[{"name": "I_MPI_HYDRA_BOOTSTRAP", "value": "mine"}, {"name": "A", "value": "1"}],
+            ),
+            "Worker": with_container(replicas(MPI, 1), command=["serve"], args=["here"]),
+        },
+        (Exit({"launcher": 0}),),
+        {"mainContainer": "sidecar"},
+        of_mpi("mpi-variables"),
+    ),
+    Case(
+        "mpi-gpu",
+        MPI,
+        {
+            "Launcher": with_container(replicas(MPI, 1), resources={"limits": {"nvidia.com/gpu": "1"}}),
+            "Worker": 1,
+        },
+        differs=of_mpi("mpi-gpu"),
+    ),
+    Case(
+        "mpi-account",
+        MPI,
+        {"Launcher": with_account(replicas(MPI, 1), "mine"), "Worker": 1},
+        differs=(*of_mpi("mpi-account", "ConfigMap", "Role", "RoleBinding"), ACCOUNT),
+    ),
+    Case(
+        "mpi-dynamic",
+        MPI,
+        {"Launcher": 1, "Worker": 2},
+        (Change(replicas_change(MPI, Worker=3)), Change(replicas_change(MPI, Worker=1)), Exit({"launcher": 0})),
+        differs=of_mpi("mpi-dynamic"),
+    ),
+    Case(
+        "mpi-alone",
+        MPI,
+        {"Launcher": 1},
+        (Exit({"launcher": 0}),),
+        differs=(*of_mpi("mpi-alone"), ANY_POD, NO_WORKERS),
+    ),
+    Case(
+        "mpi-suspended",
+        MPI,
+        {"Launcher": 1, "Worker": 1},
+        (suspend(True), suspend(False), Exit({"launcher": 0})),
+        differs=of_mpi("mpi-suspended"),
+    ),
 )
 # What --kubeflow-v1-strict repeats. Deletions come last, when no kubelet serves the pods.
 STRICT_CASES = (

@@ -11,7 +11,18 @@ from helpers.cluster import Cluster, new_namespace, own_plane, set_pod_terminate
 from helpers.controller import running_controller
 from helpers.poll import eventually
 from helpers.v1manifests import v1_replicas
-from helpers.v1world import KINDS, V1Namespace, await_rest, job_path, manifest_of, pod_phase, versions_of
+from helpers.v1world import (
+    JOB_NAME_LABEL,
+    KINDS,
+    OF_MPI,
+    V1Namespace,
+    await_rest,
+    job_path,
+    labels_of,
+    manifest_of,
+    pod_phase,
+    versions_of,
+)
 from localcluster.api import Api, RefusedError
 from localcluster.fakekubelet import FakeKubelet
 from localcluster.programs import Options
@@ -22,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long]
 Object = dict[str, Any]
 
 OPTIONS: Object = {"kubeflow_v1_api": KINDS, "trainjobs": False, "gang_scheduling": "off"}
-TF, TORCH, BOOST, JAX, PADDLE = KINDS
+TF, TORCH, BOOST, JAX, PADDLE, MPI = KINDS
 # What is decided by which pods: the name of the job is that of its kind.
 REPLICAS = {
     TF: {"Chief": 1, "Worker": 2},
@@ -30,10 +41,18 @@ REPLICAS = {
     BOOST: {"Master": 1, "Worker": 1},
     JAX: {"Worker": 1},
     PADDLE: {"Worker": 1},
+    MPI: {"Launcher": 1, "Worker": 2},
+}
+DECIDING = {
+    TF: "chief-0",
+    TORCH: "master-0",
+    BOOST: "master-0",
+    JAX: "worker-0",
+    PADDLE: "worker-0",
+    MPI: "launcher",
 }
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "1500m"}}}
 SPECS: dict[str, Object] = {TORCH: {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "metrics": [CPU]}}}
-DECIDING = {TF: "chief-0", TORCH: "master-0", BOOST: "master-0", JAX: "worker-0", PADDLE: "worker-0"}
 
 
 def name_of(kind: str) -> str:
@@ -65,6 +84,10 @@ class Take:
     def children(self) -> tuple[dict[str, str], dict[str, str]]:
         """Returns the versions of pods and Services before and now."""
         return versions_of(self._before, "Pod", "Service"), versions_of(self._namespace.objects(), "Pod", "Service")
+
+    def mpi_objects(self) -> tuple[set[str], set[str]]:
+        """Returns the UIDs of the objects of MPIJobs before and now."""
+        return set(versions_of(self._before, *OF_MPI)), set(versions_of(self._namespace.objects(), *OF_MPI))
 
     def changed_jobs(self) -> dict[str, tuple[Object, Object]]:
         """Returns the statuses before and now of jobs that were written."""
@@ -149,6 +172,11 @@ def test_jobs_go_on_under_this_controller_and_back(cluster: Cluster) -> None:
         assert after == before
         assert take.changed_jobs() == {}
         assert autoscaler_of(first) == autoscaler
+        # Those are written, since without the labels they are not watched.
+        before_objects, objects = take.mpi_objects()
+        assert objects == before_objects
+        found = first.objects()
+        assert {labels_of(each).get(JOB_NAME_LABEL) for kind in OF_MPI for each in found[kind]} == {name_of(MPI)}
         end_all(first)
 
     with running_controller(cluster.kubeconfig, second.name, **OPTIONS):
@@ -161,5 +189,7 @@ def test_jobs_go_on_under_this_controller_and_back(cluster: Cluster) -> None:
     assert after == before
     assert take.changed_jobs() == {}
     assert autoscaler_of(second) == autoscaler
+    before_objects, objects = take.mpi_objects()
+    assert objects == before_objects
     end_all(second)
     operator.stop()

@@ -23,6 +23,7 @@ from tfjob_controller.api.kubeflowv1.types import (
     CREATED,
     FAILED,
     JAX_JOB,
+    LAUNCHER,
     MASTER,
     MPI_JOB,
     RESTARTING,
@@ -188,13 +189,22 @@ def _replica_statuses(job: V1Job, status: TrainingStatus, *, succeeded: bool) ->
     if conditions.has_true(status.conditions, conditions.SUSPENDED):
         # A job that is created suspended has no entries yet.
         names = [name for name in names if name in job.status.replica_statuses]
+    # Upstream looks at the workers of an MPIJob no more once its launcher has ended.
+    has_left_workers = job.kind == MPI_JOB and _has_ended(by_name.get(LAUNCHER.lower()))
     return {
-        name: _counts(
+        name: V1ReplicaStatus()
+        if has_left_workers and name != LAUNCHER
+        else _counts(
             by_name[name.lower()], succeeded=succeeded, selector=_selector(job, name) if kind.has_scale else ""
         )
         for name in names
         if name.lower() in by_name
     }
+
+
+def _has_ended(role: RoleStatus | None) -> bool:
+    """Reports whether a replica of the role has ended for good."""
+    return role is not None and any(role.states.get(state) for state in (replica_state.SUCCEEDED, replica_state.FAILED))
 
 
 def _selector(job: V1Job, type_: str) -> str:

@@ -375,6 +375,7 @@ def test_only_the_first_container_is_changed_whatever_its_name(bench: V1Bench) -
         pytest.param(("launcher", "worker-0", "worker-1"), {}, "Running", ({"active": 1}, {"active": 2}), id="122"),
         pytest.param(("worker-0", "worker-1"), {}, "Created", ({}, {"active": 2}), id="123"),
         pytest.param(("launcher",), {"worker-0": 1}, "Failed", ({"active": 1}, {"failed": 1}), id="a worker"),
+        pytest.param(("worker-0",), {"launcher": 1}, "Failed", ({"failed": 1}, {}), id="workers are left"),
         pytest.param(("launcher",), {"worker-0": 0}, "Running", ({"active": 1}, {"succeeded": 1}), id="worker done"),
     ],
 )
@@ -409,7 +410,7 @@ def test_conditions_have_upstreams_reasons_and_messages(bench: V1Bench) -> None:
         "MPIJobSucceeded",
         f"MPIJob {NAME} is successfully completed.",
     )
-    assert bench.status["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {"succeeded": 2}}
+    assert bench.status["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}
 
 
 def test_the_reason_of_a_failure_has_the_kind_twice_and_its_event_once(bench: V1Bench) -> None:
