@@ -30,7 +30,9 @@ def main(wanted: list[str]) -> None:
         own = (images.CONTROLLER, images.INITIALIZER)
         # Of these two only the last layer changes with each change of the source: nodes start with those below it.
         stable = [parent for image in own if (parent := images.RECIPES[image].parent)]
-        nodes.prepare([*images.FRAMEWORKS, images.KUBE_SCHEDULER, *stable], to_stderr, tools=tools)
+        nodes.prepare(
+            [*images.FRAMEWORKS, images.KUBE_SCHEDULER, images.KUBECTL_DELIVERY, *stable], to_stderr, tools=tools
+        )
         for image in own:
             images.ensure(image, to_stderr)
         kubeflowsdk.kubeflow_sdk_python()

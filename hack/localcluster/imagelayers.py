@@ -53,16 +53,19 @@ chroot "$merged" python3 COMPILE /usr/lib/python3 || true
 _LAST_LINES = 3
 
 
-class KubeScheduler:
-    """The kube-scheduler of the control plane as /usr/local/bin/kube-scheduler, as in a vendor's image."""
+@dataclass(frozen=True, slots=True)
+class KubernetesProgram:
+    """A program of the control plane's version of Kubernetes in /usr/local/bin, as in a vendor's image."""
+
+    name: str
 
     def inputs(self) -> bytes:
         return digest([HACK / "controlplane/go.mod", HACK / "controlplane/go.sum"])
 
     def build(self, root: Path, parent: Path | None, report: Report) -> None:
-        program = root / "usr/local/bin/kube-scheduler"
+        program = root / "usr/local/bin" / self.name
         program.parent.mkdir(parents=True)
-        shutil.copy2(binaries.ensure("kube-scheduler", report), program)
+        shutil.copy2(binaries.ensure(self.name, report), program)
 
 
 @dataclass(frozen=True, slots=True)

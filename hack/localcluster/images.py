@@ -22,7 +22,7 @@ from typing import Protocol
 from localcluster import archive, dockerimage
 from localcluster.binaries import cache_root, kubernetes_version
 from localcluster.errors import LocalClusterError
-from localcluster.imagelayers import DEBIAN_WASTE, DebianPackages, KubeScheduler, PythonPackages, System
+from localcluster.imagelayers import DEBIAN_WASTE, DebianPackages, KubernetesProgram, PythonPackages, System
 from localcluster.locks import locked
 from localcluster.report import Report, to_stderr
 
@@ -66,7 +66,7 @@ XGBOOST, MPI = "localhost/xgboost", "localhost/mpi"
 TRANSFORMERS = "localhost/transformers"
 FRAMEWORKS = (TENSORFLOW, TORCH, JAX, XGBOOST, MPI, TRANSFORMERS)
 CONTROLLER, INITIALIZER = "localhost/tfjob-controller", "localhost/tfjob-initializer"
-KUBE_SCHEDULER = "localhost/kube-scheduler"
+KUBE_SCHEDULER, KUBECTL_DELIVERY = "localhost/kube-scheduler", "localhost/kubectl-delivery"
 _RUNTIME, _STORAGE = "localhost/tfjob-controller-runtime", "localhost/tfjob-initializer-runtime"
 _TRIXIE, _DOCKERFILE_BASE = "localhost/trixie", "localhost/python"
 
@@ -104,6 +104,15 @@ _TORCHRUN = "/usr/lib/python3/dist-packages/torch/distributed/elastic/multiproce
 _TORCHRUN_FIX = f"sed -i 's/for s in Std:/for s in (Std.NONE, *Std):/' {_TORCHRUN}"
 _PAUSE = ("/usr/bin/sleep", "infinity")
 _PYTHON_PACKAGES = ("python3", "ca-certificates")
+# For the launchers of MPIJobs of kubeflow.org/v1. mpirun fails if a worker does not run yet.
+_DELIVER_KUBECTL = """\
+set -e
+cp /usr/local/bin/kubectl "$TARGET_DIR"
+while read -r host slots; do
+  [ "$host" != "$HOSTNAME" ] || continue
+  until kubectl wait --for=condition=Ready --timeout=60s "pod/$host" </dev/null; do sleep 1; done
+done </etc/mpi/hostfile
+"""
 
 
 def _recipe(content: Content, settings: archive.Settings, parent: str | None = None) -> Recipe:
@@ -112,6 +121,11 @@ def _recipe(content: Content, settings: archive.Settings, parent: str | None = N
 
 def _framework(content: Content, parent: str = BASE) -> Recipe:
     return _recipe(content, archive.Settings(command=("python3",), environment=_PYTHON), parent)
+
+
+def _kubernetes(name: str, *entrypoint: str) -> Recipe:
+    content, settings = KubernetesProgram(name), archive.Settings(entrypoint=entrypoint)
+    return Recipe(content.inputs, content.build, settings, BASE, kubernetes_version)
 
 
 RECIPES = {
@@ -147,13 +161,8 @@ RECIPES = {
     CONTROLLER: Recipe(dockerimage.inputs, stage="controller", parent=_RUNTIME),
     _STORAGE: Recipe(dockerimage.dependencies_inputs, stage="base-initializer", parent=_RUNTIME),
     INITIALIZER: Recipe(dockerimage.inputs, stage="initializer", parent=_STORAGE),
-    KUBE_SCHEDULER: Recipe(
-        KubeScheduler().inputs,
-        KubeScheduler().build,
-        archive.Settings(entrypoint=("kube-scheduler",)),
-        BASE,
-        kubernetes_version,
-    ),
+    KUBE_SCHEDULER: _kubernetes("kube-scheduler", "kube-scheduler"),
+    KUBECTL_DELIVERY: _kubernetes("kubectl", "sh", "-c", _DELIVER_KUBECTL),
 }
 
 
