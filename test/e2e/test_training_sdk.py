@@ -6,10 +6,12 @@ looks at its job, so all files run at the same time.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -33,12 +35,13 @@ from localcluster import nodes as nodes_module
 from localcluster.crds import CRDS, documents, install_crd
 from localcluster.trainingoperator import install_v1_crds, training_operator_module
 from tfjob_controller.api.kubeflowv1.types import V1_KINDS
+from tfjob_controller.programs.manager import Manager
 
 pytestmark = [pytest.mark.nodes, pytest.mark.long]
 
 Object = dict[str, Any]
 
-# The last one only says hello in upstream's test as well.
+CLIENT = Path(__file__).parent / "sdk/training_client.py"
 PROGRAMS = {
     "docker.io/kubeflow/jaxjob-dist-spmd-mnist:latest": Program(),
     "docker.io/kubeflow/xgboost-dist-iris:latest": Program(),
@@ -48,7 +51,10 @@ PROGRAMS = {
     "kubeflow/pytorch-dist-mnist:latest": Program(),
     # It runs the function of the test.
     "docker.io/pytorch/pytorch:2.1.2-cuda11.8-cudnn8-runtime": Program("", images.TORCH),
+    # It only says this in upstream's test as well.
     "docker.io/hello-world": Program("print('Hello from Docker!')"),
+    # Of no test of upstream.
+    "fails": Program("raise SystemExit(3)"),
 }
 FRAMEWORKS = ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")
 PLAIN, GANG = "test_sdk_e2e", "test_sdk_e2e_with_gang_scheduling"
@@ -80,11 +86,15 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     delete_namespace(cluster.api, name)
 
 
+def controller(cluster: Cluster, namespace: str, **options: str) -> AbstractContextManager[Manager]:
+    kinds: Object = {"kubeflow_v1_api": tuple(V1_KINDS), "trainjobs": False}
+    return running_controller(cluster.kubeconfig, namespace, **kinds, **options)
+
+
 @pytest.fixture(scope="module")
 def plain(cluster: Cluster, namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What came of upstream's tests with the gangs off."""
-    options: Object = {"kubeflow_v1_api": tuple(V1_KINDS), "trainjobs": False, "gang_scheduling": "off"}
-    with running_controller(cluster.kubeconfig, namespace, **options):
+    with controller(cluster, namespace, gang_scheduling="off"):
         return outcomes(cluster, namespace, tmp_path_factory.mktemp("plain"), "none")
 
 
@@ -95,11 +105,7 @@ def gangs(cluster: Cluster, namespace: str, tmp_path_factory: pytest.TempPathFac
         install_crd(cluster.api, crd)
     # Gangs are placed by the requests of jobs, and upstream's are made for more CPUs.
     shrink_jobs(cluster.api, namespace)
-    options: Object = {"kubeflow_v1_api": tuple(V1_KINDS), "trainjobs": False, "gang_mode": "affinity"}
-    with (
-        running_gang_scheduler(cluster.kubeconfig),
-        running_controller(cluster.kubeconfig, namespace, **options),
-    ):
+    with running_gang_scheduler(cluster.kubeconfig), controller(cluster, namespace, gang_mode="affinity"):
         return outcomes(cluster, namespace, tmp_path_factory.mktemp("gangs"), "volcano")
 
 
@@ -137,6 +143,27 @@ def test_a_test_of_upstreams_sdk_passes(plain: Mapping[str, str], framework: str
 @pytest.mark.parametrize(("framework", "test"), TESTS[GANG])
 def test_a_test_of_upstreams_sdk_with_gangs_passes(gangs: Mapping[str, str], framework: str, test: str) -> None:
     assert gangs[f"{framework}-{test}"] == ""
+
+
+def test_a_user_of_the_sdk_sees_pods_logs_events_and_failures(cluster: Cluster, namespace: str) -> None:
+    with controller(cluster, namespace, gang_scheduling="off"):
+        argv = [training_sdk_python(), CLIENT, namespace, "kubeflow/pytorch-dist-mnist:latest", "fails"]
+        variables = os.environ | sdk_variables(cluster.kubeconfig)
+        done = subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["succeeded"], seen["running"]) == (True, False)
+    assert (sorted(seen["pods"]), seen["workers"]) == (["sums-master-0", "sums-worker-0"], ["sums-worker-0"])
+    assert sorted(seen["logs"]) == ["sums-master-0", "sums-worker-0"]
+    for log in (seen["log of master"], seen["followed"]):
+        assert list(log) == ["sums-master-0"]
+        assert "rank 0 of 2: the sum is 1" in log["sums-master-0"]
+    assert "rank 1 of 2: the sum is 1" in seen["logs"]["sums-worker-0"]
+    assert any("Created 2 Pods" in event for event in seen["events"]["pytorchjob/sums"])
+    assert "pod/sums-worker-0" in seen["events"]
+    assert f"TFJob {namespace}/fails is Failed." in seen["failure"]
+    assert seen["listed"] == ["sums", "fails"]
+    assert seen["deleted"].startswith(f"Failed to get PyTorchJob: {namespace}/sums. Error: (404)")
 
 
 def test_every_test_of_upstreams_sdk_is_one_of_these(plain: Mapping[str, str]) -> None:
