@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,38 +11,19 @@ import pytest
 from helpers import gangrules
 from helpers.cluster import Cluster, new_namespace
 from helpers.gangjobs import KINDS, NODE, PERIOD_SECONDS, GangJobs, RunningAddon, gang_cluster, gang_jobs, retried
+from helpers.kueuequeue import QUEUE_LABEL, Queue, make_queue
 from helpers.playground import condition
 from helpers.podwatch import watching_pods
 from helpers.poll import eventually, never
-from localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
 
-KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # A fight makes the pods of the creation and of two resumes at once, and then waits a minute.
 FIGHT_SECONDS = 60
 MAX_ROUNDS = 4
 EXTERNAL = ["TFJob.v1alpha1.kubeflow.org", "TrainJob.v2alpha1.kubeflow.org"]
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """A ClusterQueue with a LocalQueue of the name `queue` in the namespace of the same name."""
-
-    api: Api
-    name: str
-
-    @property
-    def path(self) -> str:
-        return f"{KUEUE}/clusterqueues/{self.name}"
-
-    def used(self) -> str:
-        """Returns the CPUs that Kueue counts as used."""
-        flavors = self.api.get(self.path).get("status", {}).get("flavorsUsage") or ()
-        return next((each["total"] for one in flavors for each in one["resources"] if each["name"] == "cpu"), "")
 
 
 @pytest.fixture(scope="module")
@@ -77,32 +57,6 @@ def queue(kueue: RunningAddon, cluster: Cluster) -> Iterator[Queue]:
 def gangs(queue: Queue, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[GangJobs]:
     with gang_jobs(cluster, request.param, "kueue", queue.name) as jobs:
         yield jobs
-
-
-def make_queue(queue: Queue, cpus: int) -> None:
-    api, namespace = queue.api, queue.name
-    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor", "metadata": {"name": "default"}}
-    resource = {"name": "cpu", "nominalQuota": str(cpus)}
-    flavors = [{"name": "default", "resources": [resource]}]
-    cluster_queue = {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
-        "kind": "ClusterQueue",
-        "metadata": {"name": namespace},
-        "spec": {
-            "namespaceSelector": {},
-            "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
-        },
-    }
-    local_queue = {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
-        "kind": "LocalQueue",
-        "metadata": {"name": "queue", "namespace": namespace},
-        "spec": {"clusterQueue": namespace},
-    }
-    api.create_if_missing(f"{KUEUE}/resourceflavors", flavor)
-    api.create_if_missing(f"{KUEUE}/clusterqueues", cluster_queue)
-    api.create_if_missing(f"{KUEUE}/namespaces/{namespace}/localqueues", local_queue)
 
 
 class TestOfKueue(gangrules.GangRules, gangrules.QueueRules): ...
