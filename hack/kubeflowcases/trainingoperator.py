@@ -226,9 +226,7 @@ _CLEAN_UP = (
 _TORCH = f"{_VARIABLES}::test_replicas_of_a_pytorchjob_get_the_options_of_torchrun"
 _INIT = f"{_VARIABLES}::test_only_pytorch_workers_with_a_master_have_an_init_container"
 _ENDS_OF_OTHERS = "test_the_replicas_decide_how_jobs_of_other_kinds_end"
-_NO_AUTOSCALER = (
-    "HorizontalPodAutoscalers of elasticPolicy.metrics are not created; the job itself runs, and one success ends it."
-)
+_AUTOSCALER = "test/unit/kinds/kubeflowv1/test_autoscaler.py"
 _PYTORCH = (
     *_cases(
         67,
@@ -248,10 +246,16 @@ _PYTORCH = (
         ),
         (
             "An elastic job gets an endpoint for the rendezvous and an autoscaler, and one success ends it.",
-            (f"{_TORCH}[69, elastic]", _life("test_case_69_one_success_ends_an_elastic_pytorchjob")),
-            _NO_AUTOSCALER,
+            (
+                f"{_TORCH}[69, elastic]",
+                _life("test_case_69_one_success_ends_an_elastic_pytorchjob"),
+                f"{_AUTOSCALER}::test_case_69_it_scales_the_job_itself_within_the_bounds",
+            ),
         ),
-        ("The autoscaler of a suspended job is deleted.", (), _NO_AUTOSCALER),
+        (
+            "The autoscaler of a suspended job is deleted.",
+            f"{_AUTOSCALER}::test_case_70_it_is_deleted_while_the_job_is_suspended",
+        ),
     ),
     *_cases(
         71,

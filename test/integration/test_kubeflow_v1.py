@@ -122,6 +122,15 @@ def test_a_kind_that_the_cluster_lacks_delays_no_other_and_runs_once_it_is_serve
         Trial(api, "default", "TFJob", "late", {"Worker": 1}).await_children("worker-0")
 
 
+def test_tfjobs_of_v1_that_another_controller_runs_are_no_problem(own_control_plane: Cluster) -> None:
+    api = own_control_plane.api
+    install(api, "tfjobs")
+    install(api, "pytorchjobs")
+    options: Object = {"kubeflow_v1_api": ("PyTorchJob",), "trainjobs": False, "gang_scheduling": "off"}
+    with running_controller(own_control_plane.kubeconfig, "default", **options):
+        Trial(api, "default", "PyTorchJob", "alone", {"Master": 1}).await_children("master-0")
+
+
 def test_tfjobs_of_v1_without_the_flag_are_named_with_it(own_control_plane: Cluster) -> None:
     install(own_control_plane.api, "tfjobs")
     options: Object = {"trainjobs": False, "gang_scheduling": "off"}

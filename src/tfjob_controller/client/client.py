@@ -109,25 +109,28 @@ class Client:
         """The jobs of a namespace, sorted by name; of all kinds unless `kind` is one, such as tfjob or pytorchjob.
 
         `label_selector` narrows them, such as "team=vision". Without `kind`, kinds are left out that the cluster does
-        not have, and those of kubeflow.org/v1 that the user may not list.
+        not have, and those that the user may not list, unless these are all.
         """
         where = "" if all_namespaces else namespace or self.namespace
         snapshots: list[Snapshot] = []
-        refusals: list[ApiError | ClientError] = []
+        refusals: list[ApiError] = []
         with self._connection.client_errors():
-            for client_kind in self._connection.kinds_named(kind):
+            kinds = self._connection.kinds_named(kind)
+            for client_kind in kinds:
                 try:
                     snapshots += self._connection.of(client_kind).list(where, label_selector)
                 except ApiError as error:
-                    if not is_left_out(client_kind, error):
+                    if not is_left_out(error):
                         raise
-                    refusals.append(explained(client_kind, error))
+                    refusals.append(error)
                 else:
                     if kind is not None:  # a cluster serves one API of a kind
                         break
-            else:
+            if len(refusals) == len(kinds):
                 if kind is not None:
-                    raise refusals[0]
+                    raise explained(kinds[0], refusals[0])
+                if forbidden := [error for error in refusals if error.is_forbidden]:
+                    raise forbidden[0]
         snapshots.sort(key=lambda snapshot: (snapshot.metadata.namespace, snapshot.metadata.name, snapshot.kind.word))
         now = server_now(self._connection.requester)
         return job_table([Job(self._connection, snapshot) for snapshot in snapshots], now)
@@ -145,7 +148,7 @@ class Client:
                     if kind is not None:
                         break
                 except ApiError as error:
-                    if not is_left_out(client_kind, error):
+                    if not is_left_out(error):
                         raise
                     refusals.append(error)
             if not snapshots:

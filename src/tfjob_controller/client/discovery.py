@@ -26,13 +26,12 @@ _PATH = f"/apis/{_V1}"
 _KNOWN_SECONDS = 60.0
 
 
-def is_left_out(kind: ClientKind, error: ApiError) -> bool:
-    """Whether the jobs of other kinds are shown without those of `kind`, which were refused with this error.
+def is_left_out(error: ApiError) -> bool:
+    """Whether the jobs of other kinds are shown without those of a kind that was refused with this error.
 
-    The cluster does not have the kind, or it is one of v1, on which people may have no rights: another controller may
-    run them.
+    The cluster does not have the kind, or the user has no right on it: roles such as Kubeflow's name some kinds only.
     """
-    return error.is_not_found or (error.is_forbidden and kind.resource.api_version == _V1)
+    return error.is_not_found or error.is_forbidden
 
 
 def explained(kind: ClientKind, error: ApiError) -> ApiError | ClientError:

@@ -105,6 +105,8 @@ class Kind:
     optional_children: Collection[Resource[Object]] = ()
     """The kinds of children that its jobs may have, unlike those of other kinds."""
     is_enabled: Callable[[RunOptions], bool]
+    may_be_unserved: Callable[[RunOptions], bool] = lambda options: False
+    """Whether the program is ready in a cluster without the kind."""
     new_caches: Callable[[Requester, str, Clock, GangPolicy], KindCaches]
     children_of: Callable[[Any], ControllerCaches] | None = None
     """Returns the caches of the children, if they are not those that kinds share."""

@@ -125,6 +125,7 @@ class Manager:
         self._leading = threading.Event()
         self._starting = "starting"
         kinds = [kind for kind in KINDS if kind.is_enabled(options)]
+        self._optional = [kind.resource for kind in kinds if kind.may_be_unserved(options)]
         self.metrics = Metrics(metadata.version(NAME), [kind.series for kind in KINDS])
         self.transport = Transport(
             config,
@@ -195,7 +196,8 @@ class Manager:
 
     def problems(self) -> list[str]:
         """Returns why the controller is not ready, one line each; nothing if it is ready."""
-        return [self._starting] if self._starting else self.caches.informers.problems() or self._rights.problems()
+        informers = self.caches.informers
+        return [self._starting] if self._starting else informers.problems(self._optional) or self._rights.problems()
 
     # Start
 

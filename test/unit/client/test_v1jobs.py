@@ -152,6 +152,15 @@ def test_a_tfjob_is_of_the_api_that_the_cluster_serves() -> None:
         assert (job.kind, job.name) == ("tfjob", "test")
 
 
+def test_a_role_for_some_kinds_shows_their_jobs() -> None:
+    """Those of Kubeflow's profiles have no rights on the kinds of this project."""
+    of_ours = "/apis/kubeflow.org/v2alpha1/namespaces/team/trainjobs"
+    server = Server({f"{OF_TEAM}/tfjobs": [job_manifest("TFJob", {"Worker": 1})], of_ours: FORBIDDEN})
+    assert [job.kind for job in client_of(server).jobs()] == ["tfjob"]
+    with pytest.raises(ClientError, match="ask for the role `view`"):
+        client_of(Server({of_ours: FORBIDDEN})).jobs()
+
+
 def test_the_kinds_of_v1_that_a_user_may_not_list_hide_no_others() -> None:
     server = Server({f"{OF_TEAM}/tfjobs": [job_manifest("TFJob", {"Worker": 1})], f"{OF_TEAM}/pytorchjobs": FORBIDDEN})
     assert [job.kind for job in client_of(server).jobs()] == ["tfjob"]

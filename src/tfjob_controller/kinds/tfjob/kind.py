@@ -175,6 +175,8 @@ KIND = Kind(
     logs_page="tfjob-logs",
     series=JobSeries("tfjob", counts_workers=True, replica_type=str.upper),
     is_enabled=lambda options: TFJOBS.kind not in options.kubeflow_v1_api,
+    # The cluster then has the TFJobs of training-operator, which another controller may run.
+    may_be_unserved=lambda options: bool(options.kubeflow_v1_api),
     new_caches=lambda requester, namespace, clock, gangs: TFJobCaches(requester, namespace, clock),
     new_adapter=_adapter,
     new_log_readers=_log_readers,

@@ -28,7 +28,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -305,12 +305,15 @@ class InformerGroup:
     def is_synced(self) -> bool:
         return all(informer.is_synced for informer in self._informers)
 
-    def problems(self) -> list[str]:
-        """Which caches are not synced, and why, with the name of the missing CRD or permission."""
+    def problems(self, may_be_unserved: Collection[Resource[Object]] = ()) -> list[str]:
+        """Which caches are not synced, and why, with the name of the missing CRD or permission.
+
+        Resources that may be unserved are left out if the API server does not serve them.
+        """
         return [
             f"{informer.name} not synced: {informer.last_error or 'the first list has not arrived yet'}"
             for informer in self._informers
-            if not informer.is_synced
+            if not informer.is_synced and not (informer.is_unserved and informer.watched[0] in may_be_unserved)
         ]
 
     @property

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tfjob_controller.client.discovery import explained, is_left_out
-from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, kinds_named
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -146,10 +145,10 @@ def _read(
 ) -> list[tuple[ClientKind, list[_ReadT]]]:
     """Returns what `read` returns, for each kind.
 
-    Kinds that are not installed are left out, unless none is installed; of v1 those that the user may not list, too.
+    Kinds that are not installed, or that the user may not list, are left out, unless these are all.
     """
     results: list[tuple[ClientKind, list[_ReadT]]] = []
-    missing: list[ApiError | ClientError] = []
+    refusals: list[tuple[ClientKind, ApiError]] = []
     for kind in session.client.kinds(parsed.kind or None):
         if parsed.kind and results:  # a cluster serves one API of a kind
             break
@@ -158,11 +157,11 @@ def _read(
         try:
             results.append((kind, [item for reader in readers for item in read(reader)]))
         except ApiError as error:
-            if not is_left_out(kind, error):
+            if not is_left_out(error):
                 raise
-            missing.append(explained(kind, error))
-    if missing and not results:
-        raise missing[0]
+            refusals.append((kind, error))
+    if refusals and not results:
+        raise explained(*min(refusals, key=lambda refusal: not refusal[1].is_forbidden))
     return results
 
 
