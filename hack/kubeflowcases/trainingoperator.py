@@ -226,7 +226,7 @@ _CLEAN_UP = (
 _TORCH = f"{_VARIABLES}::test_replicas_of_a_pytorchjob_get_the_options_of_torchrun"
 _INIT = f"{_VARIABLES}::test_only_pytorch_workers_with_a_master_have_an_init_container"
 _ENDS_OF_OTHERS = "test_the_replicas_decide_how_jobs_of_other_kinds_end"
-_AUTOSCALER = "test/unit/kinds/kubeflowv1/test_autoscaler.py"
+_AUTOSCALER = "unit/kinds/kubeflowv1/test_autoscaler.py"
 _PYTORCH = (
     *_cases(
         67,
