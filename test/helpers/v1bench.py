@@ -160,6 +160,11 @@ class V1Bench:
         ended = {"exitCode": exit_code, "finishedAt": format_time(self.clock.now())}
         self._set(replica, "Failed" if exit_code else "Succeeded", {"terminated": ended})
 
+    def exits_beside_a_sidecar(self, replica: str, exit_code: int) -> None:
+        """The training container ends, and the pod runs on."""
+        ended = {"exitCode": exit_code, "finishedAt": format_time(self.clock.now())}
+        self._set(replica, "Running", {"terminated": ended})
+
     def deletes(self, replica: str) -> None:
         """A user deletes a pod: it runs on for its grace period."""
         self.api.request("DELETE", f"{POD_PATH}/{NAME}-{replica}")

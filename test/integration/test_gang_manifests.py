@@ -25,7 +25,7 @@ from helpers.rights import rights_of
 from localcluster.gangscheduler import ENVIRONMENT, NAME
 from tfjob_controller.cli import build_parser
 from tfjob_controller.options import ExtenderOptions, RunOptions, resolve_extender
-from tfjob_controller.programs.manager import gang_policy
+from tfjob_controller.programs.policies import gang_policy
 
 pytestmark = pytest.mark.cluster
 

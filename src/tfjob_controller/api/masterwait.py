@@ -9,6 +9,7 @@ html/template. Of its language these three fields are supported here.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +38,6 @@ class MasterWait:
     """The init containers of workers, as JSON, in which the name of the master is still to be put."""
 
     text: str
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(container["name"] for container in self.containers(""))
 
     def containers(self, master: str) -> Sequence[Mapping[str, Any]]:
         """Returns the containers that wait for this name, a DNS name."""
@@ -107,11 +104,12 @@ def parse_wait(template: str, image: str, max_tries: int) -> MasterWait:
         return values[field]
 
     text = _ACTION.sub(value, template)
-    containers = loaded(text)
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-        # A few of them can stand for any amount of text.
-        raise ConfigError("aliases (*name) are not supported")
-    return _wait_of(containers or [])
+    # `loaded` names what is wrong with a text that is no YAML.
+    with contextlib.suppress(yaml.YAMLError):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            # Loading them could take any amount of time and memory.
+            raise ConfigError("aliases (*name) are not supported")
+    return _wait_of(loaded(text) or [])
 
 
 def _wait_of(containers: object) -> MasterWait:

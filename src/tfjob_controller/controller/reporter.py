@@ -170,7 +170,8 @@ class ToldEvents:
         news = []
         for event in events:
             key = (event.uid, event.cause)
-            if self._times.get(key) == event.time or len(self._times) >= _MOST_TOLD:
+            is_full = len(self._times) >= _MOST_TOLD and key not in self._times
+            if is_full or self._times.get(key) == event.time:
                 continue
             self._times[key] = event.time
             if event.time or self._counts[event.cause] < _MOST_OF_CAUSE:

@@ -177,8 +177,9 @@ class JobFeed:
 
     def _listed_kinds(self) -> Sequence[ClientKind]:
         """The kinds to follow; without an answer of the API server those of before, or this project's."""
+        known = [kind for kind, informer in self._informers.items() if informer.is_synced and not informer.last_error]
         try:
-            return self._user.listed_kinds(self._namespace, self._informers)
+            return self._user.listed_kinds(self._namespace, known)
         except (ApiError, ClientError):
             return tuple(self._informers) or OWN_KINDS
 

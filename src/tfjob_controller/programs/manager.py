@@ -27,13 +27,10 @@ import structlog
 
 from tfjob_controller.api.controllerconfig import ConfigError as FileError
 from tfjob_controller.api.controllerconfig import ControllerConfig, read_controller_config
-from tfjob_controller.api.masterwait import read_wait
 from tfjob_controller.controller.caches import ControllerCaches
 from tfjob_controller.controller.podevents import PodEvents
 from tfjob_controller.controller.writer import Fanout
 from tfjob_controller.httpserver.server import ListenError
-from tfjob_controller.jobs.plan import gangterms as terms
-from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kinds.kindcontroller import KindController, Shared
 from tfjob_controller.kinds.registry import KINDS
 from tfjob_controller.kube.cache.watchrights import WatchRights
@@ -49,12 +46,12 @@ from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.serverclock import ServerClock
 from tfjob_controller.options import RunOptions
 from tfjob_controller.programs.kindcontrollers import KindControllers
+from tfjob_controller.programs.policies import gang_policy, master_wait_of, workers_of_namespace
 from tfjob_controller.programs.program import Part, StartError, answer_of, on_signals, run_until, servers
 from tfjob_controller.programs.progressserving import ProgressServing
 from tfjob_controller.telemetry import logging
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import Clock, RealClock
-from tfjob_controller.util.fairness import most_of_namespace
 from tfjob_controller.util.heaps import share_heaps
 
 log = structlog.get_logger(__name__)
@@ -63,8 +60,6 @@ _T = TypeVar("_T")
 
 NAME = "tfjob-controller"
 DEBUG = "debug"
-# The default schedulerName of gangs' pods, as in manifests/base/extender.
-GANG_SCHEDULER = "gang-scheduler"
 
 # Kubernetes gives 30 s by default, but a rollout should not take that long.
 STOP_SECONDS = 9.0
@@ -112,11 +107,7 @@ class Manager:
         exit_process: Callable[[int], None] = os._exit,
     ) -> None:
         # A file that cannot be used is reported before anything starts.
-        master_wait = read_wait(
-            options.pytorch_init_container_template_file,
-            options.pytorch_init_container_image,
-            options.pytorch_init_container_max_tries,
-        )
+        master_wait = master_wait_of(options)
         self._options = options
         self._stop = stop
         clock = clock or RealClock()
@@ -327,24 +318,3 @@ class Manager:
             "watch-rights": self._rights.thread.restarts,
             **(self._progress.restarts() if self._progress is not None else {}),
         }
-
-
-def workers_of_namespace(options: RunOptions) -> int | None:
-    """Returns how many jobs of one namespace are reconciled at a time: some workers are left to the others.
-
-    Large jobs are slow to write, and a namespace can have many. A controller for one namespace has no limit.
-    """
-    return None if options.namespace else most_of_namespace(options.workers)
-
-
-def gang_policy(options: RunOptions) -> terms.GangPolicy:
-    """Returns the gang policy of the flags. Without gangs it has no backend, and no kind of a backend is watched."""
-    backend = BACKENDS.get(options.gang_backend) if options.gang_scheduling != terms.OFF else None
-    own_name = backend.scheduler_name if backend is not None else GANG_SCHEDULER
-    return terms.GangPolicy(
-        options.gang_scheduling,
-        options.gang_scheduler_name or own_name,
-        options.gang_mode == "affinity",
-        options.autoscaling,
-        backend,
-    )

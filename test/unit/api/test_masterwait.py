@@ -47,6 +47,10 @@ def test_a_template_without_containers_adds_none(text: str) -> None:
         ("- name: [", "no YAML: "),
         ("- name: a\n  name: b", "no YAML: the key name occurs twice"),
         ("- &a {name: a}\n- *a", "aliases (*name) are not supported"),
+        (
+            "- &a0 {name: a}\n" + "\n".join(f"- &a{i + 1} {{<<: [*a{i}, *a{i}]}}" for i in range(40)),
+            "aliases (*name) are not supported",
+        ),
         ("- {name: a, ? null : x}", "a value that no container has: "),
         ('- {name: a, image: "\\uD800"}', "a value that no container has: "),
     ],
@@ -91,3 +95,12 @@ def test_workers_get_the_containers_of_the_template_after_their_own() -> None:
     assert names == ["wait", "more"]
     assert f"nslookup {NAME}-master-0 " in bench.pod("worker-0")["spec"]["initContainers"][0]["command"][2]
     assert "initContainers" not in bench.pod("master-0")["spec"]
+
+
+def test_a_container_of_another_kind_of_job_with_a_name_of_the_template_is_judged_by_its_exit_code() -> None:
+    bench = V1Bench("TFJob", added=AddedContainers(parse_wait(TEMPLATE, "a:1", 7)))
+    bench.create({"Worker": 1}, policy="ExitCode")
+    bench.settle()
+    bench.fails_before_training("worker-0", "wait")
+    bench.settle()
+    assert bench.state == "Failed"

@@ -12,12 +12,11 @@ from helpers.httpserver import Answer, HttpServer, Request, status_answer
 from helpers.poll import eventually
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.api.controllerconfig import ControllerConfig
-from tfjob_controller.jobs.plan.podgroupbackends import BACKENDS
 from tfjob_controller.kube.client import server_version
 from tfjob_controller.kube.config.kubeconfig import load_config
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.options import RunOptions, resolve
-from tfjob_controller.programs.manager import Manager, gang_policy, workers_of_namespace
+from tfjob_controller.options import RunOptions
+from tfjob_controller.programs.manager import Manager
 
 
 @pytest.mark.parametrize(
@@ -60,32 +59,3 @@ def test_a_stop_before_the_api_server_answered_ends_without_a_trace(tmp_path: Pa
     # Threads of the server that answered end in their own time.
     eventually(lambda: not {thread.name for thread in threading.enumerate()} - before)
     assert "503" in manager.problems()[0]
-
-
-@pytest.mark.parametrize(
-    ("flags", "backend", "scheduler"),
-    [
-        pytest.param({}, "", "gang-scheduler", id="our own"),
-        pytest.param({"gang_backend": "volcano"}, "volcano", "volcano", id="volcano"),
-        pytest.param(
-            {"gang_backend": "coscheduling"}, "coscheduling", "scheduler-plugins-scheduler", id="coscheduling"
-        ),
-        pytest.param({"gang_backend": "kubernetes"}, "kubernetes", "", id="the cluster's own"),
-        pytest.param({"gang_backend": "kueue"}, "kueue", "", id="whichever the job names"),
-        pytest.param({"gang_backend": "volcano", "gang_scheduler_name": "batch"}, "volcano", "batch", id="renamed"),
-        pytest.param({"gang_backend": "kueue", "gang_scheduling": "off"}, "", "gang-scheduler", id="no gangs at all"),
-    ],
-)
-def test_the_flags_select_the_gang_scheduler(flags: dict[str, str], backend: str, scheduler: str) -> None:
-    policy = gang_policy(resolve(flags, {}))
-    assert policy.backend is BACKENDS.get(backend)
-    assert policy.scheduler_name == scheduler
-
-
-@pytest.mark.parametrize(("workers", "most"), [("10", 8), ("4", 3), ("2", 1), ("1", 1), ("100", 80)])
-def test_a_namespace_leaves_workers_to_the_others(workers: str, most: int) -> None:
-    assert workers_of_namespace(resolve({"workers": workers}, {})) == most
-
-
-def test_the_only_namespace_has_all_workers() -> None:
-    assert workers_of_namespace(resolve({"namespace": "team"}, {})) is None

@@ -332,7 +332,8 @@ def _judge_end(state: ReplicaState, pod: Pod, *, is_over: bool, needs_pod: bool)
     if exited.exit_code == 0 and not (replica.serves or runs_again or outlasted_its_pod(pod, exited)):
         return replace(state, state=SUCCEEDED, pending="")
     is_permanent = _is_permanent(replica, exited) and state.ended_in not in replica.role.retried_containers
-    is_permanent = is_permanent or _is_final(replica, pod)
+    # Of a pod that is deleted after the end of its program, such as one with a sidecar that runs on, the end decides.
+    is_permanent = is_permanent or (pod.status.phase == POD_FAILED and _is_final(replica, pod))
     # A replica with a policy of its own stays as it ended.
     if is_permanent and (replica.decides or replica.role.restart_policy):
         return replace(state, state=FAILED)

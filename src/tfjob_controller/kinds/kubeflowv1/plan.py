@@ -195,7 +195,9 @@ def _may_fail(job: V1Job, role: Role) -> bool:
 
 
 def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec, added: AddedContainers, *, strict: bool) -> Role:
-    retried_containers = {*added.wait.names, mpi.INIT_CONTAINER}
+    retried_containers = {str(container["name"]) for container in init_containers_of(job, name, added.wait)}
+    if job.kind == MPI_JOB:
+        retried_containers.add(mpi.INIT_CONTAINER)
     if strict and entry.restart_policy == EXIT_CODE:
         # Only the training container has an exit code that counts.
         retried_containers |= {

@@ -62,6 +62,18 @@ def test_a_deleted_pod_ends_jobs_of_other_kinds_by_their_policy(kind: str, polic
     assert bench.state == state
 
 
+@STRICT
+def test_a_pod_whose_sidecar_outlives_a_retryable_end_is_replaced(strict: bool) -> None:
+    """Its program has ended before this controller deletes it."""
+    bench = started("TFJob", {"Worker": 2}, strict=strict, policy="ExitCode")
+    bench.exits_beside_a_sidecar("worker-1", 137)
+    for _ in range(3):
+        bench.settle()
+        bench.clock.advance(60)
+    bench.settle()
+    assert bench.state == "Restarting"
+
+
 def test_a_dynamic_worker_that_is_deleted_is_replaced() -> None:
     bench = started("TFJob", {"PS": 1, "Worker": 2}, strict=True, enableDynamicWorker=True)
     bench.deletes("worker-1")
