@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from helpers.v1manifests import v1_manifest
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.api.kubeflowv1.types import V1_RESOURCES
 from tfjob_controller.dashboard.app import create_app
-from tfjob_controller.dashboard.feeds import WatchedJob
+from tfjob_controller.dashboard.feeds import JobFeed, Notifier, WatchedJob
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
@@ -237,11 +238,16 @@ def test_kinds_that_were_guessed_while_the_server_was_down_are_left_out_later(cl
     cluster = Cluster("pytorchjobs", hidden=OWN)
     cluster.job("PyTorchJob", {"Worker": 1})
     cluster.is_down = True
-    with visit(cluster, clock) as person:
-        person.page("/jobs?namespace=team")
+    loop = asyncio.new_event_loop()
+    feed = JobFeed(User("me", cluster, "team", "there", clock), "team", Notifier(loop), clock)
+    feed.start()
+    try:
+        eventually(lambda: {kind.word for kind in feed.kinds} == {"tfjob", "trainjob"})
         cluster.is_down = False
-        eventually(lambda: clock.advance(A_WHILE) or person.jobs() == ["pytorchjob/train"])
-        eventually(lambda: clock.advance(A_WHILE) or "may be out of date" not in person.page("/jobs?namespace=team"))
+        eventually(lambda: clock.advance(A_WHILE) or [kind.word for kind in feed.kinds] == ["pytorchjob"])
+    finally:
+        feed.stop()
+        loop.close()
 
 
 def test_a_job_has_the_page_of_other_jobs(cluster: Cluster, person: Visit) -> None:
