@@ -28,6 +28,7 @@ DEFAULT_TEMPLATE_FILE = "/etc/config/initContainer.yaml"
 
 _NAME = "init-pytorch"
 _INTERVAL_SECONDS = 2
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ACTION = re.compile(r"{{(.*?)}}", re.DOTALL)
 # Stands for the name of the master until the job is known.
 _MASTER = "__NAME-OF-THE-MASTER__"
@@ -117,8 +118,8 @@ def _wait_of(containers: object) -> MasterWait:
         raise ConfigError("must be a list of containers")
     for index, container in enumerate(containers):
         name = container.get("name") if isinstance(container, dict) else None
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"[{index}] must be a container with a name")
+        if not isinstance(name, str) or not _LABEL.fullmatch(name):
+            raise ConfigError(f"[{index}] must be a container whose name is a DNS label, such as wait-for-master")
     try:
         return MasterWait(msgspec.json.encode(containers).decode())
     except (TypeError, ValueError) as error:

@@ -93,8 +93,8 @@ def _remedy(error: ApiError, server: str, listing: str) -> str:
         return "create it, or choose another namespace"
     if not error.is_unknown_kind:
         return f"{listing} shows those that exist"
-    remedy = "`kubectl apply --server-side -k manifests/overlays/crds`"
-    return f"the cluster knows no TFJobs: {remedy} (or choose another context)"
+    apply = "`kubectl apply --server-side -k manifests/overlays/crds`"
+    return f"the cluster lacks this kind: {apply} (crds-kubeflow-v1 with TFJobs of v1), or choose another context"
 
 
 def _role(message: str) -> str:

@@ -60,16 +60,21 @@ def ago(moment: str, now: datetime) -> str:
 
 
 def replica_ranges(replicas: Sequence[str]) -> str:
-    """`worker-0..3, worker-5` for worker-0, worker-1, worker-2, worker-3 and worker-5."""
+    """`worker-0..3, worker-5` for worker-0, worker-1, worker-2, worker-3 and worker-5; others as they are."""
     runs: list[tuple[str, int, int]] = []
+    others: list[str] = []
     for replica in replicas:
         role, _, text = replica.rpartition("-")
+        if not text.isdecimal():  # the launcher of an MPIJob has no index
+            others.append(replica)
+            continue
         index = int(text)
         if runs and runs[-1][0] == role and runs[-1][2] == index - 1:
             runs[-1] = (role, runs[-1][1], index)
         else:
             runs.append((role, index, index))
-    return ", ".join(f"{role}-{first}" + (f"..{last}" if last > first else "") for role, first, last in runs)
+    ranges = (f"{role}-{first}" + (f"..{last}" if last > first else "") for role, first, last in runs)
+    return ", ".join((*others, *ranges))
 
 
 def display_width(text: str) -> int:

@@ -192,9 +192,9 @@ class KindController:
         return all(informer.is_synced for informer in self._caches.all)
 
     @property
-    def is_unserved(self) -> bool:
-        """Reports whether the API server does not serve it, or a kind that its jobs need."""
-        return any(informer.is_unserved for informer in self._caches.all)
+    def is_refused(self) -> bool:
+        """Reports whether the API server lacks it, or a kind that its jobs need, or refuses to list one of them."""
+        return any(informer.is_unserved or informer.is_forbidden for informer in self._caches.all)
 
     def start(self) -> None:
         """Starts workers and readers of logs."""

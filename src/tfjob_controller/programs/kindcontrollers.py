@@ -1,7 +1,7 @@
 """The controllers of all enabled kinds of jobs, which the manager starts and stops together.
 
-A kind whose CRD is missing delays no other one: each starts once its own caches are synced, which a missing CRD allows
-as soon as it is installed.
+A kind whose CRD or rights are missing delays no other one: each starts once its own caches are synced, which they are
+soon after the CRD is installed or the rights are given.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfjob_controller.util.clock import Clock
 
 log = structlog.get_logger(__name__)
 
-# The interval in which the caches of kinds are checked that the cluster does not serve yet.
+# The interval in which the caches of kinds are checked that the API server refuses.
 _POLL_SECONDS = 1.0
 
 _T = TypeVar("_T")
@@ -38,8 +38,8 @@ class KindControllers:
 
     @property
     def can_start(self) -> bool:
-        """Reports whether the caches of all kinds are synced, apart from those that the cluster does not serve."""
-        return all(controller.is_synced or controller.is_unserved for controller in self._controllers)
+        """Reports whether the caches of all kinds are synced, apart from those that the API server refuses."""
+        return all(controller.is_synced or controller.is_refused for controller in self._controllers)
 
     def start(self, stop: threading.Event) -> None:
         """Starts the kinds whose caches are synced, and waits to start the others until `stop` is set."""

@@ -104,7 +104,7 @@ def test_a_job_that_is_not_there_names_what_shows_those_that_are() -> None:
 
 
 def test_a_cluster_without_the_kinds_is_distinguished_from_one_without_the_job() -> None:
-    with pytest.raises(ClientError, match="the cluster knows no TFJobs: `kubectl apply"):
+    with pytest.raises(ClientError, match="the cluster lacks this kind: `kubectl apply"):
         over(UNKNOWN, UNKNOWN, UNKNOWN).job("a")
     with pytest.raises(ClientError, match=r'tfjobs\.kubeflow\.org "a" not found'):
         over(UNKNOWN, UNKNOWN, MISSING).job("a")
@@ -119,7 +119,7 @@ def test_a_login_page_instead_of_a_job_is_reported() -> None:
 
 def test_a_cluster_that_knows_one_kind_alone_has_its_jobs() -> None:
     assert len(over(UNKNOWN, EMPTY, UNKNOWN).jobs()) == 0
-    with pytest.raises(ClientError, match="knows no TFJobs: `kubectl apply"):
+    with pytest.raises(ClientError, match="lacks this kind: `kubectl apply"):
         over(UNKNOWN, UNKNOWN).jobs(kind="tfjob")
 
 

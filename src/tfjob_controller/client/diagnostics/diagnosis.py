@@ -38,6 +38,8 @@ _NAMED = 3
 _BAD_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _BAD_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _CRASHES = "CrashLoopBackOff"
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
+_NOT_SET_UP = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 # Of the admission plugins ServiceAccount and Priority. Only names of objects are taken into a command.
 _MISSING_ACCOUNT = re.compile(r'serviceaccount "([a-z0-9.-]+)" not found')
 _MISSING_OBJECT = re.compile(r'(persistentvolumeclaim|configmap|secret) "([a-z0-9.-]+)" not found')
@@ -289,7 +291,21 @@ def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
         pods = {pod: state for pod, (reason, state) in waiting.items() if reason in reasons}
         if pods:
             return Diagnosis(_listed(pods), next_)
+    if unmounted := dict(_unmounted(case)):
+        remedy = _remedy("; ".join(unmounted.values()), case.seen.metadata.namespace)
+        return Diagnosis(_listed(unmounted), f"{remedy}the kubelet tries again")
     return None
+
+
+def _unmounted(case: Diagnostics) -> Iterator[tuple[str, str]]:
+    """For each pod whose volumes or network are missing, why, by the newest event: its containers tell no reason."""
+    events = [event for event in case.events if event.get("reason") in _NOT_SET_UP]
+    waiting = {replica for replica, (reason, _) in waiting_containers(case.pods) if reason in _STARTING}
+    for pod in _live(case.pods):
+        of_pod = [event for event in events if event.get("involvedObject", {}).get("uid") == pod["metadata"]["uid"]]
+        if of_pod and _name(pod) in waiting:
+            event = max(of_pod, key=lambda event: event.get("lastTimestamp") or event_time(event))
+            yield _name(pod), f"{event['reason']}: {event.get('message', '')}"
 
 
 def _unscheduled_pods(case: Diagnostics) -> Diagnosis | None:
@@ -411,14 +427,22 @@ def _limit(job: AnyJob, status: TrainingStatus) -> str:
 
 
 def waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """For each pod its first waiting container: the reason, and the reason with its message."""
+    """For each pod its first waiting container: the reason, and the reason with its message.
+
+    A container that has failed waits as well until the kubelet starts it again.
+    """
     for pod in _live(pods):
         status = pod.get("status", {})
         for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-            waits = container.get("state", {}).get("waiting")
+            state = container.get("state", {})
+            waits, ended = state.get("waiting"), state.get("terminated")
             if waits and waits.get("reason"):
                 reason = waits["reason"]
                 yield _name(pod), (reason, f"{reason}: {waits.get('message', '')}".removesuffix(": "))
+                break
+            if ended and ended.get("exitCode") and pod.get("spec", {}).get("restartPolicy", "Never") != "Never":
+                message = f"{container.get('name', '')} ended with exit code {ended['exitCode']}"
+                yield _name(pod), (_CRASHES, message)
                 break
 
 

@@ -256,6 +256,11 @@ class Informer(Generic[ObjectT]):
         """Whether the API server does not serve the kind, by the last request. A list follows once it does."""
         return self._reflector.is_unserved
 
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the API server refuses the list or watch because of missing rights, by the last request."""
+        return self._reflector.is_forbidden
+
     def statistics(self) -> InformerStatistics:
         with self._lock:
             processors = [*self._processors]

@@ -112,7 +112,7 @@ class Reflector(Generic[ObjectT]):
         self._state = ListWatchState()
         self._counts = ReflectorStatistics()  # without the values that `statistics` adds
         self._last_error = ""
-        self._is_unserved = False
+        self._failure: ApiError | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._stream: LineStream | None = None
@@ -155,7 +155,12 @@ class Reflector(Generic[ObjectT]):
     @property
     def is_unserved(self) -> bool:
         """Whether the last request failed because the API server does not serve the kind."""
-        return self._is_unserved
+        return self._failure is not None and self._failure.is_not_found
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the last request failed because of missing rights."""
+        return self._failure is not None and self._failure.is_forbidden
 
     def statistics(self) -> ReflectorStatistics:
         return replace(
@@ -250,7 +255,7 @@ class Reflector(Generic[ObjectT]):
         if self._last_error:
             log.info("list or watch succeeded again", resource=self._name)
         self._last_error = ""
-        self._is_unserved = False
+        self._failure = None
 
     def _failed(self, error: ApiError) -> None:
         """Record the failure, decide on the next request, and rest."""
@@ -262,7 +267,7 @@ class Reflector(Generic[ObjectT]):
         message = self._describe(error)
         is_news = message != self._last_error
         self._last_error = message
-        self._is_unserved = error.is_not_found
+        self._failure = error
         delay = 0.0 if self._is_first_expiry(error) else self._backoff.next_seconds(error.retry_after_seconds or 0.0)
         self._state.record_failure(error, opened=self._opened_at is not None, silent=self._was_silent())
         level = logging.WARNING if is_news and not error.is_gone else logging.DEBUG

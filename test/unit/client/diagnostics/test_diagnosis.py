@@ -72,6 +72,21 @@ def waiting(reason: str, message: str = "", name: str = "worker-0") -> Object:
     return pod(name, phase="Pending", containerStatuses=[{"name": "main", "state": state}])
 
 
+def ended(restart_policy: str) -> Object:
+    state = {"terminated": {"exitCode": 7}}
+    statuses = [{"name": "main", "state": state}]
+    return pod(phase="Running", spec={"restartPolicy": restart_policy}, containerStatuses=statuses)
+
+
+def mount_event(time: str) -> Object:
+    return {
+        "involvedObject": {"kind": "Pod", "uid": "uid-worker-0"},
+        "reason": "FailedMount",
+        "message": f'{time}: secret "keys" not found',
+        "lastTimestamp": f"2026-01-01T{time}:00Z",
+    }
+
+
 def initializing(name: str) -> Object:
     """Beside the init container runs a native sidecar."""
     containers = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]
@@ -196,6 +211,24 @@ OTHERS = {"runtimeRef": {"name": "plain"}, "managedBy": "kueue.x-k8s.io/multikue
             "worker-0 waits: CrashLoopBackOff",
             "it is restarted with a backoff of up to 5 minutes; restarts so far: 2, of 5",
             id="crashes",
+        ),
+        pytest.param(
+            case(seen(restarts=2), spec={"backoffLimit": 5}, pods=[ended("OnFailure")]),
+            "worker-0 waits: main ended with exit code 7",
+            "it is restarted with a backoff of up to 5 minutes; restarts so far: 2, of 5",
+            id="crashed, and will be started again",
+        ),
+        pytest.param(
+            case(pods=[ended("Never")]),
+            "it runs: replicas are ready",
+            "it ends when its chief does",
+            id="ended beside a sidecar",
+        ),
+        pytest.param(
+            case(seen(), pods=[waiting("ContainerCreating")], events=[mount_event("11:01"), mount_event("11:02")]),
+            'worker-0 waits: FailedMount: 11:02: secret "keys" not found',
+            "create the secret keys in the namespace team, or submit the job without it; the kubelet tries again",
+            id="a volume that cannot be mounted",
         ),
         pytest.param(
             case(seen(), pods=[unscheduled(f"worker-{index}") for index in range(5)]),

@@ -84,6 +84,8 @@ def test_a_kind_is_unserved_until_a_request_for_it_succeeds() -> None:
     assert not Played(MISSING, [END6]).reflector.is_unserved
     forbidden = ApiError(403, "Forbidden", "things is forbidden")
     assert not Played(MISSING, forbidden).reflector.is_unserved
+    assert Played(MISSING, forbidden).reflector.is_forbidden
+    assert not Played(forbidden, [END6]).reflector.is_forbidden
 
 
 def test_selectors_go_with_every_request() -> None:

@@ -161,6 +161,7 @@ def test_without_nodes_only_the_requested_jobs_are_shown() -> None:
         (["master-0"], "master-0"),
         (["worker-0", "worker-1", "worker-2", "worker-5"], "worker-0..2, worker-5"),
         (["data-set-0", "worker-0"], "data-set-0, worker-0"),
+        (["launcher", "worker-0", "worker-1"], "launcher, worker-0..1"),
     ],
 )
 def test_replicas_in_a_row_are_one_word(replicas: list[str], expected: str) -> None:
