@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from helpers.browser import PATIENCE_MS, Visitor, visitor
 from helpers.cluster import Cluster
@@ -91,6 +91,28 @@ def test_a_fast_typist_loses_nothing(guest: Visitor) -> None:
     expect(manifest(page)).to_have_value(re.compile(r"numNodes: 3[\s\S]*image: x:1[\s\S]*- run"))
     expect(field(page, "Name")).to_have_value("fast")
     expect(manifest(page)).to_have_value(re.compile("name: fast"))
+
+
+def test_a_field_that_is_filled_while_the_yaml_is_read_stays(guest: Visitor) -> None:
+    page, held = guest.page, list[Route]()
+    fill(page, "Name", "first")
+    expect(manifest(page)).to_have_value(re.compile("name: first"))
+    text = manifest(page).input_value()
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/new", hold_the_first)
+    with page.expect_request("**/new"):
+        fill(page, "Manifest", text.replace("numNodes: 1", "numNodes: 6"))
+    fill(page, "Name", "second")
+    held[0].continue_()
+    expect(manifest(page)).to_have_value(re.compile(r"name: second[\s\S]*numNodes: 6"))
+    expect(field(page, "Name")).to_have_value("second")
+    expect(field(page, "Nodes")).to_have_value("6")
 
 
 def test_a_job_is_checked_and_created(guest: Visitor, trial: Trial) -> None:

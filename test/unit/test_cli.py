@@ -100,6 +100,7 @@ def test_a_template_of_init_containers_that_cannot_be_used_is_named(
     kubeconfig.write_text(f"apiVersion: v1\nkind: Config\nclusters: [{cluster}]\n{contexts}")
     template.write_text("name: wait")
     flags = [f"--kubeconfig={kubeconfig}", f"--pytorch-init-container-template-file={template}"]
+    flags.append("--kubeflow-v1-api=PyTorchJob")
     assert cli.main(["run", *flags]) == 2
     assert capsys.readouterr().err.endswith(f"{template}: must be a list of containers\n")
 
