@@ -2,7 +2,8 @@
 
 Start: servers (so that probes get a response at once), the API server's version, caches, events, the lease; workers
 last, once every cache is filled and the lease is held. The program does not exit for a missing CRD or permission: the
-log and `/readyz` report it, and the request is retried. Jobs of other kinds do not wait for a missing CRD of jobs.
+log and `/readyz` report it, and the request is retried. Jobs of other kinds do not wait for the CRD or the rights of
+one kind.
 
 Stop, within `STOP_SECONDS`: intake and workers (syncs in progress are finished), caches, events, servers, lease. The
 lease comes last, so that the next leader starts after the last write of this process. If a request hangs for longer
@@ -228,7 +229,7 @@ class Manager:
     def _wait_until_ready(self) -> bool:
         """Wait until caches are synced and only this instance leads; returns False if `stop` is set first.
 
-        Kinds that the cluster does not serve delay no others.
+        Kinds that the API server refuses to list delay no others.
         """
         while not (self._leading.is_set() and self._has_synced()):
             if self._clock.sleep(_START_POLL_SECONDS, self._stop):

@@ -9,7 +9,7 @@ runs, or which may not run, is attributed to that program.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -291,20 +291,25 @@ def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
         pods = {pod: state for pod, (reason, state) in waiting.items() if reason in reasons}
         if pods:
             return Diagnosis(_listed(pods), next_)
-    if unmounted := dict(_unmounted(case)):
+    if unmounted := dict(_unmounted(case, waiting)):
         remedy = _remedy("; ".join(unmounted.values()), case.seen.metadata.namespace)
         return Diagnosis(_listed(unmounted), f"{remedy}the kubelet tries again")
     return None
 
 
-def _unmounted(case: Diagnostics) -> Iterator[tuple[str, str]]:
-    """For each pod whose volumes or network are missing, why, by the newest event: its containers tell no reason."""
-    events = [event for event in case.events if event.get("reason") in _NOT_SET_UP]
-    waiting = {replica for replica, (reason, _) in waiting_containers(case.pods) if reason in _STARTING}
+def _unmounted(case: Diagnostics, waiting: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """For each pod whose volumes or network are missing, why, by the newest event: its containers tell no reason.
+
+    `waiting` is the result of `waiting_containers`.
+    """
+    by_uid: dict[str, list[Object]] = {}
+    for event in case.events:
+        if event.get("reason") in _NOT_SET_UP:
+            by_uid.setdefault(_uid_of(event), []).append(event)
     for pod in _live(case.pods):
-        of_pod = [event for event in events if event.get("involvedObject", {}).get("uid") == pod["metadata"]["uid"]]
-        if of_pod and _name(pod) in waiting:
-            event = max(of_pod, key=lambda event: event.get("lastTimestamp") or event_time(event))
+        reason, _ = waiting.get(_name(pod), ("", ""))
+        if reason in _STARTING and (events := by_uid.get(pod["metadata"]["uid"])):
+            event = _newest(events)
             yield _name(pod), f"{event['reason']}: {event.get('message', '')}"
 
 
@@ -368,10 +373,19 @@ def _refused_pods(case: Diagnostics, status: TrainingStatus) -> str:
     """Why pods of a job of v1 cannot be created, by the newest event: its status has no field for a reason."""
     if not case.seen.kind.owns_pods or len(case.pods) >= sum(role.replicas for role in status.roles):
         return ""
-    events = (event for event in case.events if event.get("involvedObject", {}).get("uid") == case.seen.metadata.uid)
+    events = (event for event in case.events if _uid_of(event) == case.seen.metadata.uid)
     refusals = [event for event in events if str(event.get("reason", "")).startswith(FAILED_CREATE)]
-    newest_refusal = max(refusals, key=lambda event: event.get("lastTimestamp") or event_time(event), default={})
-    return shortened(str(newest_refusal.get("message", "")))
+    return shortened(str(_newest(refusals).get("message", "")))
+
+
+def _uid_of(event: Object) -> str:
+    """The UID of the object that the event is about."""
+    return str(event.get("involvedObject", {}).get("uid", ""))
+
+
+def _newest(events: Sequence[Object]) -> Object:
+    """The event that was seen last; empty without any."""
+    return max(events, key=lambda event: event.get("lastTimestamp") or event_time(event), default={})
 
 
 def _otherwise(case: Diagnostics, status: TrainingStatus) -> Diagnosis:

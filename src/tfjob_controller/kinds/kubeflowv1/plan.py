@@ -98,7 +98,11 @@ def build_v1_plan(
     Raises UnplannableError for a job without replicas.
     """
     kind, policy = V1_KINDS[job.kind], job.spec.run_policy
-    roles = tuple(_role(job, kind, name, entry, added, strict=strict) for name, entry in job.spec.replica_specs.items())
+    init_containers = {name: init_containers_of(job, name, added.wait) for name in job.spec.replica_specs}
+    roles = tuple(
+        _role(job, kind, name, entry, init_containers[name], strict=strict)
+        for name, entry in job.spec.replica_specs.items()
+    )
     deciding = deciding_type(job)
     replicas = chief_first(
         Replica(
@@ -114,7 +118,7 @@ def build_v1_plan(
     )
     if not replicas:
         raise UnplannableError(f"spec.{kind.replicas_field}: the job has no replicas")
-    carrier = _carrier(job, kind, cluster_domain, added)
+    carrier = _carrier(job, kind, cluster_domain, init_containers, added.kubectl_image)
     return Plan(
         identity=JobIdentity(
             namespace=job.metadata.namespace,
@@ -194,8 +198,17 @@ def _may_fail(job: V1Job, role: Role) -> bool:
     return job.spec.enable_dynamic_worker and role.replica_type == WORKER and role.restart_policy == NEVER
 
 
-def _role(job: V1Job, kind: V1Kind, name: str, entry: V1ReplicaSpec, added: AddedContainers, *, strict: bool) -> Role:
-    retried_containers = {str(container["name"]) for container in init_containers_of(job, name, added.wait)}
+def _role(
+    job: V1Job,
+    kind: V1Kind,
+    name: str,
+    entry: V1ReplicaSpec,
+    init_containers: Sequence[Mapping[str, Any]],
+    *,
+    strict: bool,
+) -> Role:
+    """`init_containers` are those that its pods get besides their own."""
+    retried_containers = {str(container["name"]) for container in init_containers}
     if job.kind == MPI_JOB:
         retried_containers.add(mpi.INIT_CONTAINER)
     if strict and entry.restart_policy == EXIT_CODE:
@@ -226,9 +239,14 @@ def _final_phases(job: V1Job, name: str, restart_policy: str) -> frozenset[str]:
     return frozenset()
 
 
-def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str, added: AddedContainers) -> PodCarrier:
+def _carrier(
+    job: V1Job,
+    kind: V1Kind,
+    cluster_domain: str,
+    init_containers: Mapping[str, Sequence[Mapping[str, Any]]],
+    kubectl_image: str,
+) -> PodCarrier:
     variables = variables_of(job, cluster_domain)
-    init_containers = {name: init_containers_of(job, name, added.wait) for name in job.spec.replica_specs}
 
     def pod(replica: Replica) -> Mapping[str, Any]:
         role = replica.role
@@ -237,7 +255,7 @@ def _carrier(job: V1Job, kind: V1Kind, cluster_domain: str, added: AddedContaine
             present = spec_of(template).get("initContainers") or ()
             template = with_spec(template, initContainers=[*present, *waiting])
         if job.kind == MPI_JOB:
-            template = mpi.equipped(job, role.replica_type, template, added.kubectl_image)
+            template = mpi.equipped(job, role.replica_type, template, kubectl_image)
         policy = NEVER if role.restart_policy == EXIT_CODE else role.restart_policy
         metadata = role.template.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), **_labels(job, kind, replica), **_job_role(job, replica)}
