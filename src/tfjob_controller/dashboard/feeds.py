@@ -25,6 +25,7 @@ from cachetools import TTLCache
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
+from tfjob_controller.client.liveuse.jobuse import JobUse
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
@@ -246,12 +247,13 @@ class JobWatch:
     """Wakes the readers of one job's page: its object or one of its pods has changed. Thread-safe.
 
     What a page shows is read from the API server once for all its readers. `reported` has the metrics of its status
-    since the watch began.
+    since the watch began, and `use` what its pods used when a reader asked last.
     """
 
     def __init__(self, user: User, job: WatchedJob, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
         self.reported = ReportedMetrics()
+        self.use: JobUse | None = None
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"
         jobs = kind.resource.with_decoder(_status_decoder(kind))
@@ -397,6 +399,11 @@ class Feeds:
     def job(self, user: User, job: WatchedJob) -> AbstractAsyncContextManager[JobWatch]:
         """The changes of one job, by its UID, followed at least until the end of the block."""
         return self._reading(user, (user.identity, job), lambda notifier: JobWatch(user, job, notifier, self._clock))
+
+    def running_job(self, user: User, job: WatchedJob) -> JobWatch | None:
+        """The feed of a job, if its page is open."""
+        entry = self._entries.get((user.identity, job))
+        return entry.feed if entry is not None and isinstance(entry.feed, JobWatch) else None
 
     @asynccontextmanager
     async def _reading(self, user: User, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:
