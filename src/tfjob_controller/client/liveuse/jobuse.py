@@ -112,7 +112,9 @@ def read_job_use(requester: Requester, seen: Snapshot, now: datetime, prometheus
     if not replicas:
         return JobUse()
     usage = _pod_metrics(requester, namespace, selector)
-    replicas = [replace(each, **usage.get(each.pod, {})) for each in replicas]
+    for number, each in enumerate(replicas):
+        cpu, memory = usage.get(each.pod, (None, None))
+        replicas[number] = replace(each, cpu_used=cpu, memory_used=memory)
     with_gpus = [each.pod for each in replicas if each.gpus_requested]
     if prometheus is None or not with_gpus:
         return JobUse(replicas)
@@ -121,15 +123,21 @@ def read_job_use(requester: Requester, seen: Snapshot, now: datetime, prometheus
     except PrometheusError as error:
         return JobUse(replicas, gpu_problem=str(error))
     replicas = [replace(each, gpu=by_pod.get(each.pod)) for each in replicas]
-    return JobUse(replicas, unused_gpus=unused_gpus(replicas, now))
+    # Other kinds have child Jobs, which give each pod a new name.
+    oldest = now - timedelta(minutes=IDLE_MINUTES) if seen.kind.owns_pods else None
+    return JobUse(replicas, unused_gpus=unused_gpus(replicas, oldest))
 
 
-def unused_gpus(replicas: Sequence[ReplicaUse], now: datetime) -> int:
-    """The number of GPUs that all were unused in the last half hour; 0 if one was used, is younger, or unknown."""
-    begin = now - timedelta(minutes=IDLE_MINUTES)
+def unused_gpus(replicas: Sequence[ReplicaUse], oldest: datetime | None = None) -> int:
+    """The number of GPUs that all were unused in the last half hour; 0 if one was used, or is not known for that time.
+
+    A pod that is younger than `oldest` has the name of an earlier one, which the figures may be about.
+    """
     with_gpus = [each for each in replicas if each.gpus_requested]
     for each in with_gpus:
-        if each.gpu is None or each.gpu.peak is None or each.gpu.peak > 0 or not is_before(each.created, begin):
+        if each.gpu is None or each.gpu.peak is None or each.gpu.peak > 0:
+            return 0
+        if oldest is not None and not is_before(each.created, oldest):
             return 0
     return sum(each.gpus_requested for each in with_gpus)
 
@@ -163,8 +171,8 @@ def _replica(pod: ScheduledPod) -> ReplicaUse:
     )
 
 
-def _pod_metrics(requester: Requester, namespace: str, selector: str) -> Mapping[str, Mapping[str, int]]:
-    """What each pod uses, by name; nothing if that cannot be read.
+def _pod_metrics(requester: Requester, namespace: str, selector: str) -> Mapping[str, tuple[int, int]]:
+    """The CPU and memory that each pod uses, by name; nothing if that cannot be read.
 
     The API server forbids it also where metrics-server is not installed, so nobody is asked for a right.
     """
@@ -175,10 +183,7 @@ def _pod_metrics(requester: Requester, namespace: str, selector: str) -> Mapping
     usage = {}
     for pod in metrics:
         with suppress(ValueError):  # a quantity that is invalid
-            usage[pod.metadata.name] = {
-                "cpu_used": _total(pod.containers, CPU),
-                "memory_used": _total(pod.containers, MEMORY),
-            }
+            usage[pod.metadata.name] = _total(pod.containers, CPU), _total(pod.containers, MEMORY)
     return usage
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -34,8 +34,6 @@ def gpu_replica(peak: float | None, created: str = OLD, gpus: int = 1) -> Replic
         ([gpu_replica(0.0, gpus=4), gpu_replica(0.0, gpus=4)], 8),
         ([gpu_replica(0.0), gpu_replica(1.0)], 0),
         ([gpu_replica(0.0), gpu_replica(None)], 0),
-        ([gpu_replica(0.0), gpu_replica(0.0, YOUNG)], 0),
-        ([gpu_replica(0.0), gpu_replica(0.0, "")], 0),
         ([gpu_replica(0.0), ReplicaUse("worker-1", "b", OLD, 0, 0, 1)], 0),
         ([gpu_replica(0.0), ReplicaUse("ps-0", "c", YOUNG, 1000, 0, 0)], 1),
     ],
@@ -43,7 +41,12 @@ def gpu_replica(peak: float | None, created: str = OLD, gpus: int = 1) -> Replic
 def test_gpus_are_unused_if_none_of_the_job_was_used_for_half_an_hour(
     replicas: Sequence[ReplicaUse], unused: int
 ) -> None:
-    assert unused_gpus(replicas, NOW) == unused
+    assert unused_gpus(replicas) == unused
+
+
+@pytest.mark.parametrize(("created", "unused"), [(OLD, 1), (YOUNG, 0), ("", 0), ("yesterday", 0)])
+def test_the_figures_of_an_earlier_pod_with_the_same_name_do_not_count(created: str, unused: int) -> None:
+    assert unused_gpus([gpu_replica(0.0, created)], NOW - timedelta(minutes=30)) == unused
 
 
 PODS, METRICS = "/api/v1/namespaces/team/pods", "/apis/metrics.k8s.io/v1beta1/namespaces/team/pods"
