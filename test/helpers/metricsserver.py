@@ -35,6 +35,7 @@ def running_metrics_server(cluster: Cluster, folder: Path) -> Iterator[None]:
             str(program),
             *(f"--{prefix}kubeconfig={cluster.kubeconfig}" for prefix in ("", "authentication-", "authorization-")),
             "--authentication-tolerate-lookup-failure",
+            "--authorization-always-allow-paths=/apis/metrics.k8s.io,/apis/metrics.k8s.io/*",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
             f"--cert-dir={folder}",

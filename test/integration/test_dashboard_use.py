@@ -16,18 +16,19 @@ from playwright.sync_api import Browser, Page, expect
 
 from helpers.browser import visitor
 from helpers.cluster import Cluster, set_pod_running
-from helpers.dashboards import dashboard, faults
+from helpers.dashboards import account, dashboard, faults, log_in, origin_of, shared_dashboard
 from helpers.dcgm import Gpu, history
+from helpers.kubectl import Kubectl
 from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, pod_template
 from helpers.metricsserver import resource_metrics, running_metrics_server
 from helpers.playground import Trial
+from helpers.poll import eventually
 from helpers.prometheusserver import Prometheus, prometheus_with
-from tfjob_controller.kube.names import SYSTEM_NAMESPACE
+from helpers.rights import RBAC
 
 pytestmark = pytest.mark.cluster
 
-__all__ = ["SYSTEM_NAMESPACE"]
 MEMORY = 300 * 2**20
 PERIOD, WHOLE, LATER = 30, 45 * 60, 20 * 60
 
@@ -41,7 +42,7 @@ class Running:
 
     def open(self, page: Page, address: str) -> None:
         page.goto(address)
-        page.goto(f"{address.split('/login')[0]}/jobs/{self.trial.namespace}/tfjob/{self.trial.name}")
+        page.goto(f"{origin_of(address)}/jobs/{self.trial.namespace}/tfjob/{self.trial.name}")
         expect(page.get_by_label("Diagnosis")).to_be_visible()
 
     def samples(self, utilization: float) -> str:
@@ -83,6 +84,7 @@ def cells(page: Page) -> dict[str, str]:
     return {cell.get_attribute("data-label") or "": cell.inner_text().strip() for cell in row.locator("td").all()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prometheus", [40.0], indirect=True)
 def test_the_page_of_a_job_shows_what_its_replicas_use(
     browser: Browser, control_plane: Cluster, running: Running, metrics_server: None, prometheus: Prometheus
@@ -128,6 +130,9 @@ def test_a_job_whose_gpus_are_not_used_for_half_an_hour_is_said(
         running.open(guest.page, address)
         expect(guest.page.locator("#use")).to_contain_text("Its 2 GPUs were not used in the last 30 minutes.")
         assert cells(guest.page) == {"GPU": "0 % of 2 GPUs", "GPU memory": "2.0Gi of 158.2Gi"}
+        guest.page.goto(f"{origin_of(address)}/jobs?namespace={running.trial.namespace}")
+        link = guest.page.get_by_role("link", name=running.trial.name, exact=True)
+        expect(guest.page.locator("tr", has=link)).to_contain_text("GPUs unused for 30 minutes")
         assert faults(guest.errors) == []
 
 
@@ -160,3 +165,36 @@ def test_a_prometheus_that_is_away_is_said_without_its_address(
         )
         assert "secret-path" not in guest.page.content()
         assert faults(guest.errors) == []
+
+
+@pytest.mark.parametrize("prometheus", [0.0], indirect=True)
+def test_a_shared_dashboard_shows_the_gpus_of_the_pods_that_a_person_may_read(
+    browser: Browser,
+    control_plane: Cluster,
+    running: Running,
+    prometheus: Prometheus,
+    kubectl: Kubectl,
+    tmp_path: Path,
+) -> None:
+    kubectl.must("apply", "--server-side", "-f", str(RBAC / "user-roles.yaml"))
+    viewer = account(kubectl, control_plane.api, "viewer", running.trial.namespace, "view")
+    stranger = account(kubectl, control_plane.api, "stranger")
+    (folder := tmp_path / "dashboard").mkdir()
+    job = f"{running.trial.namespace}/tfjob/{running.trial.name}"
+    with shared_dashboard(control_plane, folder, f"--prometheus-url={prometheus.url}") as shared:
+        with visitor(browser) as guest:
+            log_in(guest.page, shared.address, viewer)
+
+            def is_shown() -> bool:  # Kubernetes adds the shipped rights to its role a moment later
+                guest.page.goto(f"{shared.address}/jobs/{job}")
+                return guest.page.locator("#use").count() > 0
+
+            eventually(is_shown, timeout=60)
+            expect(guest.page.locator("#use")).to_contain_text("Its 2 GPUs were not used in the last 30 minutes.")
+        with visitor(browser) as guest:
+            log_in(guest.page, shared.address, stranger)
+            guest.page.wait_for_url(re.compile("/jobs"))
+            answer = guest.page.goto(f"{shared.address}/use/{job}")
+            assert answer is not None
+            assert answer.status == 403
+            expect(guest.page.locator("#use, .use")).to_have_count(0)

@@ -26,6 +26,7 @@ from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
 from tfjob_controller.client.liveuse.jobuse import JobUse
+from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
@@ -106,11 +107,13 @@ class Notifier:
 class JobFeed:
     """The rows of all jobs in a namespace ("" is all of them), with the last losses of each. Thread-safe.
 
-    It follows the kinds that the cluster serves and the person may list. Those that are added later follow.
+    It follows the kinds that the cluster serves and the person may list. Those that are added later follow. `idle` are
+    the jobs whose GPUs are unused, as a reader has noted them.
     """
 
     def __init__(self, user: User, namespace: str, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
+        self.idle = IdleJobs()
         self._user = user
         self._namespace = namespace
         self._clock = clock
@@ -131,6 +134,12 @@ class JobFeed:
             self._stopped.set()
         # The thread ends by itself, as soon as its request does.
         InformerGroup([*self._informers.values()], self._clock).stop(_STOP_SECONDS)
+
+    def note_idle(self, idle: IdleJobs) -> None:
+        """Which jobs leave their GPUs unused has been read."""
+        if idle != self.idle:
+            self.idle = idle
+            self.changes.notify()
 
     @property
     def kinds(self) -> Sequence[ClientKind]:

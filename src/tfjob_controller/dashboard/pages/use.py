@@ -5,26 +5,32 @@ The part is empty where nothing is known: without metrics-server, and without GP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
-from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES
+from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES, PodKey, half_hour_peaks
 from tfjob_controller.client.liveuse.jobuse import JobUse, ReplicaUse, read_job_use
-from tfjob_controller.dashboard.feeds import WatchedJob
+from tfjob_controller.client.liveuse.prometheus import PrometheusError
+from tfjob_controller.dashboard.feeds import JobFeed, WatchedJob
+from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.pages import rendering
-from tfjob_controller.dashboard.users import must_log_in
+from tfjob_controller.dashboard.users import User, must_log_in
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import server_now
 
 # htmx asks no more after this status.
 _STOP_POLLING = 286
 _MAX_ROWS = 100
+_NOTE_SECONDS = 60.0
 _GIBIBYTE, _MEBIBYTE = 2**30, 2**20
 
 
@@ -69,6 +75,34 @@ async def use_page(request: Request) -> Response:
     if is_part:
         return HTMLResponse(rendering.render("use_table.html", use=shown_use(use)))
     return rendering.page(request, "use_page.html", job=job, use=shown_use(use))
+
+
+@asynccontextmanager
+async def idle_jobs_noted(request: Request, user: User, namespace: str, feed: JobFeed) -> AsyncIterator[None]:
+    """Until the end of the block, notes each minute in a feed which jobs leave their GPUs unused.
+
+    Only for a person who may list the pods of the namespace ("" is all of them). Errors leave what was noted before.
+    """
+    services = rendering.services(request)
+    prometheus = services.prometheus
+    if prometheus is None:
+        yield
+        return
+
+    def read() -> Mapping[PodKey, float]:
+        return half_hour_peaks(prometheus, namespace) if user.may("list", PODS, namespace) else {}
+
+    async def note() -> None:
+        while True:
+            with suppress(ApiError, ClientError, PrometheusError):
+                feed.note_idle(IdleJobs.of(await services.peaks.get(user, namespace, read)))
+            await asyncio.sleep(_NOTE_SECONDS)
+
+    noting = asyncio.create_task(note())
+    try:
+        yield
+    finally:
+        noting.cancel()
 
 
 def shown_use(use: JobUse | None) -> ShownUse | None:

@@ -1,0 +1,50 @@
+"""Which jobs have left all of their GPUs unused for half an hour, for the page of all jobs. Pure.
+
+The pods that report GPUs are told apart by their names, which contain the runtime id of a job, or the name of a job
+that owns its pods. Pods that are not read cost the API server nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES, PodKey
+from tfjob_controller.client.liveuse.jobuse import is_before
+from tfjob_controller.dashboard.jobrows import JobRow
+
+# `jobs.naming.child_name`, and what the Job controller adds; the runtime id is the group.
+_OF_CHILD_JOB = re.compile(r".+-([a-z][0-9a-z]{3})-[0-9]+-[0-9a-z]{5}")
+# The pods that a job owns; its name is the group.
+_OF_OWNER = re.compile(r"(.+)-[a-z]+-[0-9]+")
+_RUNNING = "Running"
+
+
+@dataclass(frozen=True, slots=True)
+class IdleJobs:
+    """`peaks` are the highest utilizations by namespace and by what the names of a job's pods contain."""
+
+    peaks: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, peaks_of_pods: Mapping[PodKey, float]) -> IdleJobs:
+        peaks: dict[tuple[str, str], float] = {}
+        for (namespace, pod), peak in peaks_of_pods.items():
+            match = _OF_CHILD_JOB.fullmatch(pod) or _OF_OWNER.fullmatch(pod)
+            if match is not None:
+                key = namespace, match[1]
+                peaks[key] = max(peak, peaks.get(key, 0.0))
+        return cls(peaks)
+
+    def includes(self, row: JobRow, now: datetime) -> bool:
+        """Whether the job runs, and none of its GPUs was used in the last half hour.
+
+        Pods that a job owns may have the names of those of an earlier job.
+        """
+        meta = row.metadata
+        if row.state != _RUNNING or not row.children or self.peaks.get((meta.namespace, row.children), 1.0) > 0:
+            return False
+        begin = now - timedelta(minutes=IDLE_MINUTES)
+        return row.children != meta.name or is_before(meta.creation_timestamp or "", begin)
