@@ -25,11 +25,11 @@ from cachetools import TTLCache
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
-from tfjob_controller.client.liveuse.jobuse import JobUse
 from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
+from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
@@ -262,7 +262,7 @@ class JobWatch:
     def __init__(self, user: User, job: WatchedJob, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
         self.reported = ReportedMetrics()
-        self.use: JobUse | None = None
+        self.use = ShownUse()
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"
         jobs = kind.resource.with_decoder(_status_decoder(kind))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES, PodKey
@@ -24,19 +24,20 @@ _RUNNING = "Running"
 
 @dataclass(frozen=True, slots=True)
 class IdleJobs:
-    """`peaks` are the highest utilizations by namespace and by what the names of a job's pods contain."""
+    """`keys` are namespaces, with what the names of a job's pods contain."""
 
-    peaks: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    keys: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def of(cls, peaks_of_pods: Mapping[PodKey, float]) -> IdleJobs:
+        """From the highest utilization of the GPUs of each pod."""
         peaks: dict[tuple[str, str], float] = {}
         for (namespace, pod), peak in peaks_of_pods.items():
             match = _OF_CHILD_JOB.fullmatch(pod) or _OF_OWNER.fullmatch(pod)
             if match is not None:
                 key = namespace, match[1]
                 peaks[key] = max(peak, peaks.get(key, 0.0))
-        return cls(peaks)
+        return cls(frozenset(key for key, peak in peaks.items() if peak == 0))
 
     def includes(self, row: JobRow, now: datetime) -> bool:
         """Whether the job runs, and none of its GPUs was used in the last half hour.
@@ -44,7 +45,7 @@ class IdleJobs:
         Pods that a job owns may have the names of those of an earlier job.
         """
         meta = row.metadata
-        if row.state != _RUNNING or not row.children or self.peaks.get((meta.namespace, row.children), 1.0) > 0:
+        if row.state != _RUNNING or (meta.namespace, row.children) not in self.keys:
             return False
         begin = now - timedelta(minutes=IDLE_MINUTES)
         return row.children != meta.name or is_before(meta.creation_timestamp or "", begin)

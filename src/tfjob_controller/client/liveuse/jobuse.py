@@ -88,13 +88,6 @@ class JobUse:
     gpu_problem: str = ""
     unused_gpus: int = 0
 
-    @property
-    def has_figures(self) -> bool:
-        return any(
-            replica.cpu_used is not None or replica.memory_used is not None or replica.gpu is not None
-            for replica in self.replicas
-        )
-
 
 def read_job_use(requester: Requester, seen: Snapshot, now: datetime, prometheus: Queries | None = None) -> JobUse:
     """Reads the use of a job. Raises `ApiError` if the pods cannot be read."""

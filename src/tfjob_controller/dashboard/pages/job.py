@@ -20,7 +20,6 @@ from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
-from tfjob_controller.client.liveuse.jobuse import JobUse
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
 from tfjob_controller.dashboard.gantt import gantt
@@ -29,7 +28,7 @@ from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logge
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.pages.logstream import stream_log
-from tfjob_controller.dashboard.pages.use import shown_use
+from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
@@ -215,7 +214,7 @@ def _manifest_reader(request: Request) -> Callable[[Job], str]:
     return read
 
 
-def _view(user: User, job: Job, manifest: Callable[[Job], str], use: JobUse | None) -> str:
+def _view(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse) -> str:
     description = job.describe()
     case = collect_diagnostics(user.requester, job.snapshot, user.controller_namespace)
     now = server_now(user.requester)
@@ -234,5 +233,5 @@ def _view(user: User, job: Job, manifest: Callable[[Job], str], use: JobUse | No
         hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
         unread=case.unread,
         manifest=manifest(job),
-        use=shown_use(use),
+        use=use,
     )

@@ -27,14 +27,14 @@ from starlette.responses import HTMLResponse, Response
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.kinds import KINDS
-from tfjob_controller.client.liveuse.gpus import PodKey
-from tfjob_controller.client.liveuse.jobuse import JobUse
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
+from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.metrichistory import MetricSeries
+from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.streams import EventStream, Places
 from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
@@ -52,7 +52,7 @@ _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
 # metrics-server and exporters measure every 15 to 30 seconds; the half hour before changes slowly.
-_USE_SECONDS, _PEAK_SECONDS = 10.0, 60.0
+_USE_SECONDS, _IDLE_SECONDS = 10.0, 60.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -140,8 +140,8 @@ class Services:
     queues: Readings[GangQueue]
     usages: Readings[tuple[ClusterUsage, str]]
     reports: Readings[Sequence[StatusReport]]
-    uses: Readings[JobUse]
-    peaks: Readings[Mapping[PodKey, float]]
+    uses: Readings[ShownUse]
+    idle: Readings[IdleJobs]
     # Where the use of GPUs is known; None if nobody has named it.
     prometheus: Queries | None = None
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
@@ -164,7 +164,7 @@ class Services:
         queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
         metrics = Readings[Any](clock, logged)
         use = turns("use", bounds.use)
-        uses, peaks = Readings[Any](clock, use, _USE_SECONDS), Readings[Any](clock, use, _PEAK_SECONDS)
+        uses, idle = Readings[Any](clock, use, _USE_SECONDS), Readings[Any](clock, use, _IDLE_SECONDS)
         return Services(
             feeds,
             reads,
@@ -177,7 +177,7 @@ class Services:
             usages,
             reports,
             uses,
-            peaks,
+            idle,
             prometheus,
             log_in_again,
         )
