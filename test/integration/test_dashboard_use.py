@@ -23,6 +23,7 @@ from helpers.logkubelet import Kubelet
 from helpers.manifests import container, master, pod_template
 from helpers.metricsserver import resource_metrics, running_metrics_server
 from helpers.playground import Trial
+from helpers.plugin import Run
 from helpers.poll import eventually
 from helpers.prometheusserver import Prometheus, prometheus_with
 from helpers.rights import RBAC
@@ -88,7 +89,12 @@ def cells(page: Page) -> dict[str, str]:
 @pytest.mark.long
 @pytest.mark.parametrize("prometheus", [40.0], indirect=True)
 def test_the_page_of_a_job_shows_what_its_replicas_use(
-    browser: Browser, control_plane: Cluster, running: Running, metrics_server: None, prometheus: Prometheus
+    browser: Browser,
+    control_plane: Cluster,
+    running: Running,
+    metrics_server: None,
+    prometheus: Prometheus,
+    plugin: Run,
 ) -> None:
     with (
         dashboard(
@@ -106,6 +112,10 @@ def test_the_page_of_a_job_shows_what_its_replicas_use(
         assert shown["GPU memory"] == "2.0Gi of 158.2Gi"
         expect(use.locator("svg.usage rect").nth(2)).to_have_attribute("width", "40.0")
         expect(use.get_by_text("were not used")).to_have_count(0)
+        code, printed, _ = plugin("top")
+        assert code == 0
+        assert re.search(r"CPU USED +MEMORY USED", printed)
+        assert re.search(rf"tfjob/{running.trial.name} .* (4|5)\d\dm +300Mi +master-0", printed)
         # It is read again, and stays while the rest of the page changes.
         guest.page.evaluate("document.querySelector('#use tbody').isTheSame = true")
         with guest.page.expect_response(re.compile("/use/"), timeout=60_000):

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES, PodKey
+from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES
 from tfjob_controller.client.liveuse.jobuse import is_before
+from tfjob_controller.client.liveuse.podmetrics import PodKey
 from tfjob_controller.dashboard.jobrows import JobRow
 
 # `jobs.naming.child_name`, and what the Job controller adds; the runtime id is the group.

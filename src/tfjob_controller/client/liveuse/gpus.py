@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from tfjob_controller.client.liveuse.podmetrics import PodKey
 from tfjob_controller.client.liveuse.prometheus import Queries, Sample
 from tfjob_controller.kube.names import name_violation, namespace_violation
 
@@ -32,9 +32,6 @@ _MIN_STEPS = IDLE_MINUTES - 2
 # DCGM reports a value that it cannot read as a number beyond any that is possible.
 _MAX_MEBIBYTES = 2**24
 _MEBIBYTE = 2**20
-
-# Namespace and name.
-PodKey: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)

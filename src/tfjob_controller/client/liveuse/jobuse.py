@@ -6,21 +6,19 @@ read, because the Prometheus knows those of everybody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from tfjob_controller.api.common.cluster import FINISHED_PHASES, ScheduledPod
 from tfjob_controller.api.common.core import PODS
-from tfjob_controller.api.common.quantity import CPU, MEMORY, amount_of, milli_of
+from tfjob_controller.api.common.quantity import CPU, MEMORY
 from tfjob_controller.api.common.scheduledpods import GANG_LABELS, scheduled_pod_decoder
 from tfjob_controller.api.gang import index_of, kind_of
 from tfjob_controller.client.kinds import Snapshot
 from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES, GpuUse, gpu_use
+from tfjob_controller.client.liveuse.podmetrics import pod_usage
 from tfjob_controller.client.liveuse.prometheus import PrometheusError, Queries
 from tfjob_controller.jobs.naming import (
     JOB_TYPE,
@@ -30,33 +28,13 @@ from tfjob_controller.jobs.naming import (
     replica_id_of,
 )
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.kept import kept_decoder
-from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
+from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
 
-# Containers of a pod whose use is added up; the API server allows as many as fit into 1.5 MB.
-_MAX_CONTAINERS = 500
 _GPU_DOMAIN = "nvidia.com/"
 _LABELS = (*GANG_LABELS, JOB_TYPE, TASK_INDEX, REPLICA_TYPE_LABEL, REPLICA_INDEX_LABEL)
 _PODS = PODS.with_decoder(scheduled_pod_decoder(_LABELS))
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
-
-
-class _ContainerMetrics(msgspec.Struct, frozen=True):
-    usage: dict[str, str] = {}
-
-
-class PodMetrics(msgspec.Struct, frozen=True):
-    """Source: k8s.io/metrics pkg/apis/metrics/v1beta1/types.go."""
-
-    metadata: ObjectMeta
-    containers: tuple[_ContainerMetrics, ...] = ()
-
-
-POD_METRICS: Resource[PodMetrics] = Resource(
-    "metrics.k8s.io", "v1beta1", "pods", "PodMetrics", kept_decoder(PodMetrics), requirement="metrics-server"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +82,9 @@ def read_job_use(requester: Requester, seen: Snapshot, now: datetime, prometheus
     replicas.sort(key=lambda replica: (kind_of(replica.replica), index_of(replica.replica) or 0, replica.pod))
     if not replicas:
         return JobUse()
-    usage = _pod_metrics(requester, namespace, selector)
+    usage = pod_usage(requester, namespace, selector)
     for number, each in enumerate(replicas):
-        cpu, memory = usage.get(each.pod, (None, None))
+        cpu, memory = usage.get((namespace, each.pod), (None, None))
         replicas[number] = replace(each, cpu_used=cpu, memory_used=memory)
     with_gpus = [each.pod for each in replicas if each.gpus_requested]
     if prometheus is None or not with_gpus:
@@ -162,24 +140,3 @@ def _replica(pod: ScheduledPod) -> ReplicaUse:
         memory_requested=requests.get(MEMORY, 0),
         gpus_requested=sum(amount for name, amount in requests.items() if name.startswith(_GPU_DOMAIN)),
     )
-
-
-def _pod_metrics(requester: Requester, namespace: str, selector: str) -> Mapping[str, tuple[int, int]]:
-    """The CPU and memory that each pod uses, by name; nothing if that cannot be read.
-
-    The API server forbids it also where metrics-server is not installed, so nobody is asked for a right.
-    """
-    try:
-        metrics = ResourceClient(requester, POD_METRICS, timeout_seconds=5.0, retry=False).list(namespace, selector)
-    except ApiError:
-        return {}
-    usage = {}
-    for pod in metrics:
-        with suppress(ValueError):  # a quantity that is invalid
-            usage[pod.metadata.name] = _total(pod.containers, CPU), _total(pod.containers, MEMORY)
-    return usage
-
-
-def _total(containers: Sequence[_ContainerMetrics], resource: str) -> int:
-    texts = (container.usage.get(resource, "0") for container in containers[:_MAX_CONTAINERS])
-    return amount_of(resource, sum(map(milli_of, texts)))

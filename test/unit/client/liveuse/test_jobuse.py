@@ -84,7 +84,7 @@ class Api(MemoryApi):
     def uses(self, pod: str, *containers: Object) -> None:
         labels = self.objects[f"{PODS}/{pod}"]["metadata"]["labels"]  # metrics-server copies them
         metrics = {
-            "metadata": {"name": pod, "labels": labels},
+            "metadata": {"name": pod, "namespace": "team", "labels": labels},
             "containers": [{"name": "c", "usage": usage} for usage in containers],
         }
         self.objects[f"{METRICS}/{pod}"] = metrics
