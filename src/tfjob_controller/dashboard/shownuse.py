@@ -13,7 +13,7 @@ _GIBIBYTE, _MEBIBYTE = 2**30, 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class UsageCell:
     """A cell: what is used, as text, and in percent of what there is, if that is known."""
 
     text: str = ""
@@ -22,13 +22,13 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class ShownUse:
-    """The table of a job: rows of a name and a gauge for each of `headers`; `notice` is about unused GPUs.
+    """The table of a job: rows of a name and a cell for each of `headers`; `notice` is about unused GPUs.
 
     Everything is empty if nothing is known.
     """
 
     headers: Sequence[str] = ()
-    rows: Sequence[tuple[str, Sequence[Gauge]]] = ()
+    rows: Sequence[tuple[str, Sequence[UsageCell]]] = ()
     hidden: int = 0
     notice: str = ""
     problem: str = ""
@@ -40,7 +40,7 @@ class ShownUse:
 
 def shown_use(use: JobUse) -> ShownUse:
     """What is shown of the use of a job, which may have any number of pods."""
-    columns = [column for column in _COLUMNS if any(column.gauge(replica).text for replica in use.replicas)]
+    columns = [column for column in _COLUMNS if any(column.cell(replica).text for replica in use.replicas)]
     shown = use.replicas[:_MAX_ROWS] if columns else ()
     notice = ""
     if use.unused_gpus:
@@ -48,7 +48,7 @@ def shown_use(use: JobUse) -> ShownUse:
         notice = f"{gpus} not used in the last {IDLE_MINUTES} minutes."
     return ShownUse(
         headers=[column.header for column in columns],
-        rows=[(replica.replica, [column.gauge(replica) for column in columns]) for replica in shown],
+        rows=[(replica.replica, [column.cell(replica) for column in columns]) for replica in shown],
         hidden=len(use.replicas) - len(shown) if columns else 0,
         notice=notice,
         problem=f"The use of GPUs is not shown. Prometheus: {use.gpu_problem}." if use.gpu_problem else "",
@@ -58,28 +58,28 @@ def shown_use(use: JobUse) -> ShownUse:
 @dataclass(frozen=True, slots=True)
 class _Column:
     header: str
-    gauge: Callable[[ReplicaUse], Gauge]
+    cell: Callable[[ReplicaUse], UsageCell]
 
 
-def _cpu(replica: ReplicaUse) -> Gauge:
-    return _gauge(replica.cpu_used, replica.cpu_requested, _cores)
+def _cpu(replica: ReplicaUse) -> UsageCell:
+    return _cell(replica.cpu_used, replica.cpu_requested, _cores)
 
 
-def _memory(replica: ReplicaUse) -> Gauge:
-    return _gauge(replica.memory_used, replica.memory_requested, _bytes)
+def _memory(replica: ReplicaUse) -> UsageCell:
+    return _cell(replica.memory_used, replica.memory_requested, _bytes)
 
 
-def _gpu(replica: ReplicaUse) -> Gauge:
+def _gpu(replica: ReplicaUse) -> UsageCell:
     if replica.gpu is None or (percent := replica.gpu.utilization) is None:
-        return Gauge()
+        return UsageCell()
     count = replica.gpu.count
-    return Gauge(f"{percent:.0f} %" + (f" of {count} GPUs" if count > 1 else ""), round(percent, 1))
+    return UsageCell(f"{percent:.0f} %" + (f" of {count} GPUs" if count > 1 else ""), round(percent, 1))
 
 
-def _gpu_memory(replica: ReplicaUse) -> Gauge:
+def _gpu_memory(replica: ReplicaUse) -> UsageCell:
     if replica.gpu is None:
-        return Gauge()
-    return _gauge(replica.gpu.memory_used, replica.gpu.memory_total or 0, _bytes)
+        return UsageCell()
+    return _cell(replica.gpu.memory_used, replica.gpu.memory_total or 0, _bytes)
 
 
 _COLUMNS = (
@@ -90,12 +90,12 @@ _COLUMNS = (
 )
 
 
-def _gauge(used: int | None, most: int, text: Callable[[int], str]) -> Gauge:
+def _cell(used: int | None, most: int, text: Callable[[int], str]) -> UsageCell:
     if used is None:
-        return Gauge()
+        return UsageCell()
     if not most:
-        return Gauge(text(used))
-    return Gauge(f"{text(used)} of {text(most)}", round(min(100.0, 100 * used / most), 1))
+        return UsageCell(text(used))
+    return UsageCell(f"{text(used)} of {text(most)}", round(min(100.0, 100 * used / most), 1))
 
 
 def _cores(milli: int) -> str:

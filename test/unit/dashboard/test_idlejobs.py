@@ -10,7 +10,7 @@ import pytest
 
 from helpers.answering import Answering, Request
 from helpers.fakeclock import FakeClock
-from tfjob_controller.client.liveuse.prometheus import Sample, Series
+from tfjob_controller.client.liveuse.prometheus import Sample, SeriesLabels
 from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.jobrows import JobRow
 from tfjob_controller.dashboard.pages.use import idle_jobs
@@ -69,7 +69,7 @@ class Asked:
 
     def query(self, expression: str) -> Sequence[Sample]:
         self.queries.append(expression)
-        return [Sample(Series("", space, "train-worker-ab12-0-x7x7x"), (0.0, "0")) for space in ("mine", "other")]
+        return [Sample(SeriesLabels("", space, "train-worker-ab12-0-x7x7x"), (0.0, "0")) for space in ("mine", "other")]
 
 
 def test_prometheus_is_asked_only_about_namespaces_whose_pods_the_person_may_list() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tfjob_controller.client.liveuse.gpus import GpuUse
 from tfjob_controller.client.liveuse.jobuse import JobUse, ReplicaUse
-from tfjob_controller.dashboard.shownuse import Gauge, ShownUse, shown_use
+from tfjob_controller.dashboard.shownuse import ShownUse, UsageCell, shown_use
 
 MIB, GIB = 2**20, 2**30
 
@@ -23,7 +23,7 @@ def test_without_figures_nothing_is_shown() -> None:
     assert ShownUse().is_empty
 
 
-def test_a_gauge_compares_with_what_is_requested_if_something_is() -> None:
+def test_a_cell_compares_with_what_is_requested_if_something_is() -> None:
     shown = shown_use(
         JobUse(
             [
@@ -34,17 +34,17 @@ def test_a_gauge_compares_with_what_is_requested_if_something_is() -> None:
     )
     assert shown.headers == ["CPU", "Memory"]
     assert shown.rows == [
-        ("worker-0", [Gauge("0.25 of 1", 25.0), Gauge("300Mi")]),
-        ("worker-1", [Gauge("3 of 2", 100.0), Gauge()]),
+        ("worker-0", [UsageCell("0.25 of 1", 25.0), UsageCell("300Mi")]),
+        ("worker-1", [UsageCell("3 of 2", 100.0), UsageCell()]),
     ]
 
 
 def test_gpus_have_their_mean_and_their_memory() -> None:
     shown = shown_use(JobUse([replica(gpu=GpuUse(2, 33.3, GIB, 4 * GIB)), replica(1, gpu=GpuUse(1, 99.6))]))
     assert shown.headers == ["GPU", "GPU memory"]
-    assert [gauges for _, gauges in shown.rows] == [
-        [Gauge("33 % of 2 GPUs", 33.3), Gauge("1.0Gi of 4.0Gi", 25.0)],
-        [Gauge("100 %", 99.6), Gauge()],
+    assert [cells for _, cells in shown.rows] == [
+        [UsageCell("33 % of 2 GPUs", 33.3), UsageCell("1.0Gi of 4.0Gi", 25.0)],
+        [UsageCell("100 %", 99.6), UsageCell()],
     ]
 
 

@@ -22,7 +22,7 @@ import urllib3
 
 from tfjob_controller.client.errors import ClientError
 
-# Series of a few hundred bytes for each GPU of a large namespace.
+# SeriesLabels of a few hundred bytes for each GPU of a large namespace.
 MAX_RESPONSE_BYTES = 4_000_000
 _CONNECT_SECONDS, _ANSWER_SECONDS = 2.0, 5.0
 _CHUNK_BYTES = 65_536
@@ -38,7 +38,7 @@ class PrometheusError(Exception):
     """A query has no result. The message is the end of a sentence about Prometheus."""
 
 
-class Series(msgspec.Struct, frozen=True):
+class SeriesLabels(msgspec.Struct, frozen=True):
     """The labels of a series that are read here, and its value.
 
     A Prometheus that does not keep the labels of an exporter (`honor_labels: false`) renames them to `exported_…`,
@@ -55,7 +55,7 @@ class Series(msgspec.Struct, frozen=True):
 class Sample(msgspec.Struct, frozen=True):
     """`value` is a time and a number as text."""
 
-    metric: Series
+    metric: SeriesLabels
     value: tuple[float, str]
 
     @property

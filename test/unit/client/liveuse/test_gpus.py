@@ -9,13 +9,13 @@ import pytest
 
 from tfjob_controller.client.liveuse import gpus
 from tfjob_controller.client.liveuse.gpus import GpuUse, current_query, gpu_use, half_hour_peaks, peak_query
-from tfjob_controller.client.liveuse.prometheus import Sample, Series
+from tfjob_controller.client.liveuse.prometheus import Sample, SeriesLabels
 
 MIB = 2**20
 
 
 def sample(name: str, value: Any, pod: str = "a", namespace: str = "team", **labels: str) -> Sample:
-    return Sample(Series(name, **{"namespace": namespace, "pod": pod, **labels}), (0.0, str(value)))
+    return Sample(SeriesLabels(name, **{"namespace": namespace, "pod": pod, **labels}), (0.0, str(value)))
 
 
 class Recorded:

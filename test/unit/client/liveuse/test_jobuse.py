@@ -14,7 +14,7 @@ from helpers.memoryapi import MemoryApi
 from tfjob_controller.client.kinds import snapshot_decoder
 from tfjob_controller.client.liveuse.gpus import GpuUse
 from tfjob_controller.client.liveuse.jobuse import JobUse, ReplicaUse, read_job_use, unused_gpus
-from tfjob_controller.client.liveuse.prometheus import PrometheusError, Sample, Series
+from tfjob_controller.client.liveuse.prometheus import PrometheusError, Sample, SeriesLabels
 from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 from tfjob_controller.kube.errors import ApiError
 
@@ -101,7 +101,7 @@ class Gpus:
         self.asked.append(expression)
         if self._error:
             raise PrometheusError(self._error)
-        return [Sample(Series("DCGM_FI_DEV_GPU_UTIL", "team", pod), (0.0, "0")) for pod in self._pods]
+        return [Sample(SeriesLabels("DCGM_FI_DEV_GPU_UTIL", "team", pod), (0.0, "0")) for pod in self._pods]
 
 
 def read(api: MemoryApi, prometheus: Gpus | None = None) -> JobUse:
