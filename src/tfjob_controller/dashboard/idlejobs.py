@@ -20,7 +20,6 @@ from tfjob_controller.dashboard.jobrows import JobRow
 _OF_CHILD_JOB = re.compile(r".+-([a-z][0-9a-z]{3})-[0-9]+-[0-9a-z]{5}")
 # The pods that a job owns; its name is the group.
 _OF_OWNER = re.compile(r"(.+)-[a-z]+-[0-9]+")
-_RUNNING = "Running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,12 @@ class IdleJobs:
         return cls(frozenset(key for key, peak in peaks.items() if peak == 0))
 
     def includes(self, row: JobRow, now: datetime) -> bool:
-        """Whether the job runs, and none of its GPUs was used in the last half hour.
+        """Whether none of the GPUs of a job that runs was used in the last half hour.
 
         Pods that a job owns may have the names of those of an earlier job.
         """
         meta = row.metadata
-        if row.state != _RUNNING or (meta.namespace, row.children) not in self.keys:
+        if (meta.namespace, row.children) not in self.keys:
             return False
         begin = now - timedelta(minutes=IDLE_MINUTES)
         return row.children != meta.name or is_before(meta.creation_timestamp or "", begin)

@@ -21,9 +21,9 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OLD, YOUNG = "2026-01-01T11:29:00Z", "2026-01-01T11:31:00Z"
 
 
-def row(name: str = "train", children: str = "ab12", created: str = YOUNG, state: str = "Running") -> JobRow:
+def row(name: str = "train", children: str = "ab12", created: str = YOUNG) -> JobRow:
     meta = ObjectMeta(name=name, namespace="team", creation_timestamp=created)
-    return JobRow(meta, "tfjob", state, "", "", None, None, 0, "", children)
+    return JobRow(meta, "tfjob", "Running", "", "", None, None, 0, "", children)
 
 
 def is_idle(job: JobRow, **peaks: float) -> bool:
@@ -36,9 +36,7 @@ def test_all_gpus_of_a_job_must_be_unused() -> None:
     assert not is_idle(row())
 
 
-@pytest.mark.parametrize(
-    "job", [row(state="Suspended"), row(children=""), row(children="other"), row("ab12", "", OLD), row(children="0")]
-)
+@pytest.mark.parametrize("job", [row(children=""), row(children="other"), row("ab12", "", OLD), row(children="0")])
 def test_other_jobs_are_not_idle(job: JobRow) -> None:
     assert not is_idle(job, train_worker_ab12_0_x7x7x=0.0, ab12=0.0, ab12_0=0.0)
 

@@ -121,5 +121,5 @@ def _rendered(feed: JobFeed, user: User, selection: Selection) -> str:
         losses=feed.losses,
         states=STATES,
         now=now,
-        is_idle=lambda row: feed.idle.includes(row, now),
+        is_idle=lambda row: row.state == "Running" and feed.idle.includes(row, now),
     )
