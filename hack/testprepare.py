@@ -16,7 +16,7 @@ from localcluster.report import to_stderr
 
 _TOOLS = ("kubectl", "dockerfilelint", "helm", "jobchecks")
 # Of tests that are marked `long`.
-_TOOLS_OF_ALL = ("prometheus", "training-operator", "kueue")
+_TOOLS_OF_ALL = ("prometheus", "training-operator", "kueue", "metrics-server")
 
 
 def main(wanted: list[str]) -> None:

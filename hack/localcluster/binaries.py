@@ -46,6 +46,7 @@ def _volcano(name: str) -> Program:
 # How each program is built; `requirement` is what go.mod pins.
 _ETCD = "go.etcd.io/etcd/server/v3"
 _HELM = "helm.sh/helm/v4"
+_METRICS_SERVER = "sigs.k8s.io/metrics-server"
 _PROMETHEUS = "github.com/prometheus/prometheus"
 _RUNC = "github.com/opencontainers/runc"
 
@@ -76,6 +77,7 @@ PROGRAMS = {
         Program("jobchecks", "jobchecks", ".", "github.com/tidwall/gjson"),
         Program("helm", "helm", f"{_HELM}/cmd/helm", _HELM),
         Program("kueue", "kueue", f"{KUEUE}/cmd/kueue", KUEUE),
+        Program("metrics-server", "metricsserver", f"{_METRICS_SERVER}/cmd/metrics-server", _METRICS_SERVER),
         # Of its service discoveries only that of Kubernetes, without the clients of all clouds.
         Program(
             "prometheus",

@@ -391,6 +391,16 @@ class DashboardOptions:
         SYSTEM_NAMESPACE,
         "Namespace of the controller and the gang scheduler. Only Leases and pods there show whether they run.",
     )
+    prometheus_url: str = option(
+        TEXT,
+        "",
+        "URL of a Prometheus with the metrics of NVIDIA's DCGM exporter, http or https, without /api/v1; it shows how "
+        "jobs use their GPUs. Users see the figures of the pods that they may read. Empty: not shown.",
+    )
+    prometheus_ca_file: str = option(FILE, "", "CA of that Prometheus, PEM; empty for the CAs of the system.")
+    prometheus_token_file: str = option(
+        FILE, "", "File with a bearer token for that Prometheus, read for each query. Requires https or loopback."
+    )
     log_format: str = _log_format()
     log_level: str = _log_level()
 

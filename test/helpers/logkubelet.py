@@ -1,4 +1,4 @@
-"""A node whose kubelet serves only logs, which the API server requests as from any kubelet."""
+"""A node whose kubelet serves only logs and metrics of resources, requested by the API server and by metrics-server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from localcluster.api import Api
 class Kubelet(HttpServer):
     """`logs` are the logs by name of the pod; other pods have printed `every_log`, by default two lines.
 
-    `chunks` replaces them, sent piece by piece: once, or for each request if it is a function.
+    `chunks` replaces them, sent piece by piece: once, or for each request if it is a function. `resource_metrics`
+    returns the text of `/metrics/resource`.
     """
 
     def __init__(self, api: Api, name: str, pair: tuple[Path, Path]) -> None:
@@ -24,6 +25,7 @@ class Kubelet(HttpServer):
         self.chunks: Iterator[bytes] | Callable[[], Iterator[bytes]] | None = None
         self.logs: dict[str, str] = {}
         self.every_log = ""
+        self.resource_metrics: Callable[[], str] = lambda: ""
         self._api = api
 
     def __enter__(self) -> Self:
@@ -42,6 +44,8 @@ class Kubelet(HttpServer):
         super().__exit__(*exc)
 
     def _log_of(self, request: Request) -> Answer:
+        if request.path == "/metrics/resource":
+            return Answer(body=self.resource_metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
         pod = request.path.split("/")[-2]
         printed = self.logs.get(pod, self.every_log or f"step 1 of {pod}\nstep 2\n")
         text = printed if request.query.get("tailLines") != "0" else ""

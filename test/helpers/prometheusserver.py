@@ -124,3 +124,13 @@ def discovered(deployment: Object, pod: str, address: str) -> Iterator[Object]:
 def _label(*parts: str) -> str:
     """Replaces characters that labels must not contain, as Prometheus does."""
     return "__meta_kubernetes_" + "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)
+
+
+@contextlib.contextmanager
+def prometheus_with(samples: str, folder: Path) -> Iterator[Prometheus]:
+    """Starts a Prometheus that has stored these samples, in the text of OpenMetrics, and scrapes nothing."""
+    (folder / "samples.om").write_text(samples)
+    command = [str(tools().promtool), "tsdb", "create-blocks-from", "openmetrics", "samples.om", "data"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    with running_prometheus({"global": {}}, folder) as prometheus:
+        yield prometheus

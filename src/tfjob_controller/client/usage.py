@@ -20,7 +20,7 @@ from tfjob_controller.api.common.cluster import (
 )
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.api.common.podrequests import requests_of
-from tfjob_controller.api.common.quantity import amount_from, quantity_of
+from tfjob_controller.api.common.quantity import CPU, MEMORY, amount_from, quantity_of
 from tfjob_controller.api.common.scheduledpods import GANG_LABELS, scheduled_pod_decoder
 from tfjob_controller.api.gang import (
     ADMITTED,
@@ -35,6 +35,7 @@ from tfjob_controller.api.gang import (
 )
 from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
 from tfjob_controller.client.kinds import OWN_KINDS
+from tfjob_controller.client.liveuse.podmetrics import PodKey, pod_usage
 from tfjob_controller.jobs.naming import (
     CHILD_SELECTOR,
     JOB_NAME_LABEL,
@@ -77,7 +78,8 @@ JobKey: TypeAlias = tuple[str, str, str]
 class JobUsage(msgspec.Struct, frozen=True):
     """The total requests of one job's replicas on one node, as quantities by resource name.
 
-    `deleted`: the job no longer exists, although a job with the same name may.
+    `deleted`: the job no longer exists, although a job with the same name may. `used` is what the replicas use, as far
+    as it is known.
     """
 
     node: str
@@ -86,6 +88,7 @@ class JobUsage(msgspec.Struct, frozen=True):
     replicas: list[str]
     requests: dict[str, str]
     deleted: bool = False
+    used: dict[str, str] = {}
 
 
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,11 +120,12 @@ def cluster_usage(
     gangs: Iterable[Gang] = (),
     jobs: Mapping[str, Container[JobKey]] = {},
     kinds: Sequence[ClientKind] = OWN_KINDS,
+    used: Mapping[PodKey, tuple[int, int]] = {},
 ) -> ClusterUsage:
     """`pods` are those of all namespaces where `nodes` are given; `shown` is the namespace of the jobs, "" for all.
 
     `jobs` are the jobs that exist, by the word of their kind, as far as they are known; read after the pods. Pods of
-    other kinds than `kinds` belong to no job.
+    other kinds than `kinds` belong to no job. `used` is the CPU and memory that pods use.
     """
     owners = {kind.operator_name: kind.word for kind in kinds if kind.owns_pods}
     placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
@@ -131,7 +135,7 @@ def cluster_usage(
         if job is not None and shown in ("", pod.metadata.namespace):
             groups[pod.spec.node_name, job].append(pod)
     holdings = [
-        JobUsage(node, *key[:2], _replicas(own), _quantities(_sum(own)), _is_deleted(key, jobs))
+        JobUsage(node, *key[:2], _replicas(own), _quantities(_sum(own)), _is_deleted(key, jobs), _used(own, used))
         for (node, key), own in sorted(groups.items())
     ]
     if nodes is None:
@@ -146,6 +150,14 @@ def cluster_usage(
             for node in sorted(nodes, key=lambda node: node.metadata.name)
         ],
     )
+
+
+def _used(pods: Iterable[ScheduledPod], used: Mapping[PodKey, tuple[int, int]]) -> dict[str, str]:
+    keys = ((pod.metadata.namespace, pod.metadata.name) for pod in pods)
+    known = [used[key] for key in keys if key in used]
+    if not known:
+        return {}
+    return _quantities({CPU: sum(cpu for cpu, _ in known), MEMORY: sum(memory for _, memory in known)})
 
 
 def _is_deleted(key: JobKey, jobs: Mapping[str, Container[JobKey]]) -> bool:
@@ -242,13 +254,20 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
 
 
 def read_usage(
-    requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS
+    requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS, *, with_used: bool = False
 ) -> tuple[ClusterUsage, str]:
-    """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
+    """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`.
+
+    `with_used` also reads what their pods use, from metrics-server if there is one.
+    """
     of_v1 = [kind.resource for kind in kinds if kind.owns_pods]
-    nodes, pods, why = _read(requester, namespace, (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else [])))
+    selectors = (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else []))
+    nodes, pods, why = _read(requester, namespace, selectors)
     gangs = _read_gangs(requester) if nodes is not None else ()
-    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1), kinds), why
+    used: dict[PodKey, tuple[int, int]] = {}
+    for selector in selectors if with_used else ():
+        used.update(pod_usage(requester, namespace, selector))
+    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1), kinds, used), why
 
 
 class _JobSpec(msgspec.Struct, frozen=True):

@@ -14,9 +14,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.loginrate import LoginRate
-from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering, reports
+from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering, reports, use
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -49,11 +50,12 @@ def create_app(
     is_secure: bool,
     cookie: str = COOKIE,
     has_tls: bool = False,
+    prometheus: Queries | None = None,
 ) -> Starlette:
     """Returns the application. It answers requests with the Host headers `hosts`, and with those of loopback.
 
     `is_secure`: the browser sends the cookie, whose name is `cookie`, only over TLS. `has_tls`: this program itself
-    terminates TLS.
+    terminates TLS. `prometheus` knows the use of GPUs.
     """
     sessions = BrowserSessions(clock)
     entrance = LoginPages(sessions, logins, LoginRate(clock), is_secure=is_secure, cookie=cookie)
@@ -75,6 +77,7 @@ def create_app(
             Route("/jobs/{namespace:name}/{kind}/{name:name}", job.job_page),
             Route("/events/jobs/{namespace:name}/{kind}/{name:name}", job.job_events),
             Route("/metrics/{namespace:name}/{kind}/{name:name}", job.metrics),
+            Route("/use/{namespace:name}/{kind}/{name:name}", use.use_page),
             Route("/logs/{namespace:name}/{kind}/{name:name}", job.log_events),
             Route("/jobs/{namespace:name}/{kind}/{name:name}/{action}", job.change, methods=["POST"]),
             Route("/new", newjob.new_job_page),
@@ -100,7 +103,7 @@ def create_app(
     )
     bounds = rendering.Bounds() if logins.link is None else rendering.ALONE
     log_in_again = entrance.log_in_again if logins.link is None else None
-    services = app.state.services = rendering.Services.of(clock, bounds, log_in_again)
+    services = app.state.services = rendering.Services.of(clock, bounds, log_in_again, prometheus)
     return app
 
 

@@ -25,9 +25,11 @@ from cachetools import TTLCache
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
+from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
+from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
@@ -105,11 +107,13 @@ class Notifier:
 class JobFeed:
     """The rows of all jobs in a namespace ("" is all of them), with the last losses of each. Thread-safe.
 
-    It follows the kinds that the cluster serves and the person may list. Those that are added later follow.
+    It follows the kinds that the cluster serves and the person may list. Those that are added later follow. `idle` are
+    the jobs whose GPUs are unused, as a reader has noted them.
     """
 
     def __init__(self, user: User, namespace: str, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
+        self.idle = IdleJobs()
         self._user = user
         self._namespace = namespace
         self._clock = clock
@@ -130,6 +134,12 @@ class JobFeed:
             self._stopped.set()
         # The thread ends by itself, as soon as its request does.
         InformerGroup([*self._informers.values()], self._clock).stop(_STOP_SECONDS)
+
+    def note_idle(self, idle: IdleJobs) -> None:
+        """Which jobs leave their GPUs unused has been read."""
+        if idle != self.idle:
+            self.idle = idle
+            self.changes.notify()
 
     @property
     def kinds(self) -> Sequence[ClientKind]:
@@ -246,12 +256,13 @@ class JobWatch:
     """Wakes the readers of one job's page: its object or one of its pods has changed. Thread-safe.
 
     What a page shows is read from the API server once for all its readers. `reported` has the metrics of its status
-    since the watch began.
+    since the watch began, and `use` what its pods used when a reader asked last.
     """
 
     def __init__(self, user: User, job: WatchedJob, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
         self.reported = ReportedMetrics()
+        self.use = ShownUse()
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"
         jobs = kind.resource.with_decoder(_status_decoder(kind))
@@ -397,6 +408,11 @@ class Feeds:
     def job(self, user: User, job: WatchedJob) -> AbstractAsyncContextManager[JobWatch]:
         """The changes of one job, by its UID, followed at least until the end of the block."""
         return self._reading(user, (user.identity, job), lambda notifier: JobWatch(user, job, notifier, self._clock))
+
+    def running_job(self, user: User, job: WatchedJob) -> JobWatch | None:
+        """The feed of a job, if its page is open."""
+        entry = self._entries.get((user.identity, job))
+        return entry.feed if entry is not None and isinstance(entry.feed, JobWatch) else None
 
     @asynccontextmanager
     async def _reading(self, user: User, key: Hashable, make: Callable[[Notifier], FeedT]) -> AsyncIterator[FeedT]:

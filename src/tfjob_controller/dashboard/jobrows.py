@@ -28,7 +28,10 @@ _LOSS = ("loss", "train_loss", "eval_loss")
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job. `percent` is its progress, if the job states the total; `loss` the last one it reported."""
+    """One job. `percent` is its progress, if the job states the total; `loss` the last one it reported.
+
+    `children` is what the names of its pods contain: its runtime id, or its own name if it owns them.
+    """
 
     metadata: ObjectMeta
     kind: str
@@ -39,6 +42,7 @@ class JobRow(msgspec.Struct, frozen=True):
     loss: float | None
     restarts: int
     reason: str
+    children: str = ""
 
 
 def row_decoder(kind: ClientKind) -> Callable[[bytes | msgspec.Raw], JobRow]:
@@ -74,6 +78,7 @@ def row_of(kind: ClientKind, job: AnyJob) -> JobRow:
         loss=_loss(job),
         restarts=status.restarts,
         reason=one_line(status.reason[:_MAX_TEXT]),
+        children=meta.name if kind.owns_pods else kind.runtime_id_of(job)[:_MAX_TEXT],
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import structlog
 
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.liveuse.prometheus import Prometheus
 from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.httpserver.server import ListenError
@@ -34,6 +36,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
     # uvicorn stops at these signals, and raises them again afterwards; the exit code marks this stop as orderly.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    prometheus = _prometheus(options)
     share_heaps()
     log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
     try:
@@ -45,6 +48,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
             certificate=files if all(files) else None,
             is_behind_tls_proxy=options.behind_tls_proxy,
             probes=options.health_probe_bind_address,
+            prometheus=prometheus,
         )
     except ListenError as error:
         raise DashboardStartError(str(error)) from None
@@ -62,6 +66,15 @@ def _url(options: DashboardOptions, environ: Mapping[str, str]) -> str:
             "not in a pod: give the URL of the API server by --api-server, or use kubectl tfjob dashboard"
         )
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _prometheus(options: DashboardOptions) -> Prometheus | None:
+    if not options.prometheus_url:
+        return None
+    try:
+        return Prometheus(options.prometheus_url, options.prometheus_ca_file, options.prometheus_token_file)
+    except ClientError as error:
+        raise DashboardStartError(str(error)) from None
 
 
 def _authority(options: DashboardOptions) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import uvicorn
 from starlette.applications import Starlette
 
+from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, accepting, noting_answers
 from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX
@@ -28,17 +29,20 @@ _BACKLOG = 2048
 _BEAT_SECONDS, _HANGS_SECONDS = 1.0, 60.0
 
 
-def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) -> None:
+def serve_on_loopback(
+    user: User, port: int, announce: Callable[[str], None], prometheus: Queries | None = None
+) -> None:
     """Serves one person on loopback until SIGINT or SIGTERM; `announce` is called with the address to open.
 
-    Port 0 is any free one. Raises OSError if the port is taken.
+    Port 0 is any free one. `prometheus` knows the use of GPUs. Raises OSError if the port is taken.
     """
     token = secrets.token_urlsafe(32)
     with socket.create_server((_LOOPBACK, port)) as listener:
         number = listener.getsockname()[1]
         # Browsers send the cookies of a host to all its ports, and a person may have a dashboard of each cluster.
         cookie = f"{COOKIE}-{number}"
-        app = create_app(Logins(link=OneTimeLink(user, token)), (), RealClock(), is_secure=False, cookie=cookie)
+        logins = Logins(link=OneTimeLink(user, token))
+        app = create_app(logins, (), RealClock(), is_secure=False, cookie=cookie, prometheus=prometheus)
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
         _serve(app, listener, known_each=KNOWN)
 
@@ -52,13 +56,14 @@ def serve_all_users(
     certificate: tuple[str, str] | None = None,
     is_behind_tls_proxy: bool = False,
     probes: ListenAddress | None = None,
+    prometheus: Queries | None = None,
 ) -> None:
     """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError and ListenError.
 
     `hosts` are names by which browsers reach the dashboard beside those of loopback, `certificate` the files of a
     certificate and its key; without it a proxy in front has to end TLS, since browsers send the cookie only over TLS or
     to loopback. `probes` is where kubelets ask: a thread of its own answers them, so that they wait for no handshake of
-    a stranger.
+    a stranger. `prometheus` knows the use of GPUs.
     """
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -68,7 +73,9 @@ def serve_all_users(
         has_tls = certificate is not None
         cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
         served = [name.lower() for name in hosts]
-        app = create_app(logins, served, RealClock(), is_secure=True, cookie=cookie, has_tls=has_tls)
+        app = create_app(
+            logins, served, RealClock(), is_secure=True, cookie=cookie, has_tls=has_tls, prometheus=prometheus
+        )
         # All people behind a proxy have its address.
         rate = None if is_behind_tls_proxy or token_header else NEW_CONNECTIONS
         _serve(app, listener, certificate, probes=probes, rate=rate)

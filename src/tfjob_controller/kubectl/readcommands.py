@@ -143,6 +143,18 @@ def _add_dashboard(parser: ArgumentParser) -> None:
         "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
     )
     _add_controller_namespace(parser)
+    parser.add_argument(
+        "--prometheus-url",
+        default="",
+        metavar="URL",
+        help="a Prometheus with the metrics of NVIDIA's DCGM exporter, to show how jobs use their GPUs",
+    )
+    parser.add_argument(
+        "--prometheus-ca-file", default="", metavar="FILE", help="CA of that Prometheus; default: those of the system"
+    )
+    parser.add_argument(
+        "--prometheus-token-file", default="", metavar="FILE", help="file with a bearer token for that Prometheus"
+    )
 
 
 READ_COMMANDS = (
@@ -224,6 +236,10 @@ READ_COMMANDS = (
         "show the jobs in a browser, with your rights",
         "commands.dashboard:serve_dashboard",
         _add_dashboard,
-        ("kubectl tfjob dashboard", "kubectl tfjob dashboard -A --port 8001 --no-browser"),
+        (
+            "kubectl tfjob dashboard",
+            "kubectl tfjob dashboard -A --port 8001 --no-browser",
+            "kubectl tfjob dashboard --prometheus-url http://localhost:9090",
+        ),
     ),
 )

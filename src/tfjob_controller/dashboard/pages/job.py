@@ -28,6 +28,7 @@ from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logge
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.pages.logstream import stream_log
+from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
@@ -191,7 +192,7 @@ def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Cal
     """What the page shows of the job, and why it may be old."""
     problems, view = watch.problems, ""
     try:
-        view = watch.content(lambda: _view(user, read(), manifest))
+        view = watch.content(lambda: _view(user, read(), manifest, watch.use))
     except (ApiError, ClientError) as error:
         if not (rendering.is_temporary(error) and watch.last_content):
             raise
@@ -213,7 +214,7 @@ def _manifest_reader(request: Request) -> Callable[[Job], str]:
     return read
 
 
-def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
+def _view(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse) -> str:
     description = job.describe()
     case = collect_diagnostics(user.requester, job.snapshot, user.controller_namespace)
     now = server_now(user.requester)
@@ -232,4 +233,5 @@ def _view(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
         hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
         unread=case.unread,
         manifest=manifest(job),
+        use=use,
     )

@@ -15,6 +15,7 @@ from tfjob_controller.client.reader import namespace_problem
 from tfjob_controller.dashboard.feeds import JobFeed
 from tfjob_controller.dashboard.jobrows import SORTS, STATES, Selection, select
 from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.pages.use import idle_jobs_noted
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
@@ -54,7 +55,10 @@ async def jobs_events(request: Request) -> Response | EventStream:
         return rendering.problem_page(request, error, user.origin)
 
     async def parts() -> AsyncGenerator[bytes, None]:
-        async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
+        async with (
+            rendering.services(request).feeds.jobs(user, selection.namespace) as feed,
+            idle_jobs_noted(request, user, selection.namespace, feed),
+        ):
             await _first_list(feed)
             async for part in rendering.events(
                 request, "jobs", feed, lambda: rendering.Content(_table(feed, user, selection))
@@ -108,6 +112,7 @@ def _rendered(feed: JobFeed, user: User, selection: Selection) -> str:
         notice = "Loading the jobs of this namespace."
     if not notice and not rows and selection.namespace:
         notice = namespace_problem(user.requester, selection.namespace)
+    now = server_now(user.requester)
     return rendering.render(
         "jobs_table.html",
         notice=notice,
@@ -115,5 +120,6 @@ def _rendered(feed: JobFeed, user: User, selection: Selection) -> str:
         selection=selection,
         losses=feed.losses,
         states=STATES,
-        now=server_now(user.requester),
+        now=now,
+        is_idle=lambda row: row.state == "Running" and feed.idle.includes(row, now),
     )

@@ -27,11 +27,14 @@ from starlette.responses import HTMLResponse, Response
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
+from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.metrichistory import MetricSeries
+from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.streams import EventStream, Places
 from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
@@ -48,6 +51,8 @@ CHECK_SECONDS = 1.5
 _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
+# metrics-server and exporters measure every 15 to 30 seconds; the half hour before changes slowly.
+_USE_SECONDS, _IDLE_SECONDS = 10.0, 60.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -63,8 +68,8 @@ class Readings(Generic[ReadT]):
     For the event loop's thread.
     """
 
-    def __init__(self, clock: Clock, turns: PersonTurns) -> None:
-        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, _READING_SECONDS, timer=clock.monotonic)
+    def __init__(self, clock: Clock, turns: PersonTurns, kept_seconds: float = _READING_SECONDS) -> None:
+        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, kept_seconds, timer=clock.monotonic)
         self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
         self._turns = turns
 
@@ -88,9 +93,10 @@ class Readings(Generic[ReadT]):
 class Bounds:
     """What one person has at a time, and all together.
 
-    `reads` are requests to the API server, which may take long to answer, `logged` those of logs for charts, and `yaml`
-    calls that parse or write YAML, which take the CPU; of each `waiting` of one person wait. A read of the largest
-    object takes 8 MB, a log 2 MB, a form 15 MB while it is decoded, and a feed the size of an object that changes.
+    `reads` are requests to the API server, which may take long to answer, `logged` those of logs for charts, `use`
+    those about what pods use, some of them to a Prometheus, and `yaml` calls that parse or write YAML, which take the
+    CPU; of each `waiting` of one person wait. A read of the largest object takes 8 MB, a log 2 MB, a form 15 MB while
+    it is decoded, and a feed the size of an object that changes.
     """
 
     # A browser opens six connections, so it has six streams at most.
@@ -101,6 +107,7 @@ class Bounds:
     forms: tuple[int, int] = (2, 8)
     reads: tuple[int, int] = (4, 12)
     logged: tuple[int, int] = (2, 4)
+    use: tuple[int, int] = (2, 4)
     yaml: tuple[int, int] = (1, 2)
     waiting: int = 24
 
@@ -114,6 +121,7 @@ ALONE = Bounds(
     forms=(8, 8),
     reads=(12, 12),
     logged=(4, 4),
+    use=(4, 4),
     waiting=200,
 )
 
@@ -132,21 +140,47 @@ class Services:
     queues: Readings[GangQueue]
     usages: Readings[tuple[ClusterUsage, str]]
     reports: Readings[Sequence[StatusReport]]
+    uses: Readings[ShownUse]
+    idle: Readings[IdleJobs]
+    # Where the use of GPUs is known; None if nobody has named it.
+    prometheus: Queries | None = None
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
     log_in_again: Callable[[Request], Response] | None = None
 
     @staticmethod
-    def of(clock: Clock, bounds: Bounds, log_in_again: Callable[[Request], Response] | None) -> Services:
+    def of(
+        clock: Clock,
+        bounds: Bounds,
+        log_in_again: Callable[[Request], Response] | None,
+        prometheus: Queries | None = None,
+    ) -> Services:
         def turns(name: str, bound: tuple[int, int]) -> PersonTurns:
             return PersonTurns(name, threads=bound[1], each=bound[0], waiting=bounds.waiting)
 
-        # Logs that do not answer keep no page waiting.
+        # Logs, and a Prometheus, that do not answer keep no page waiting.
         reads, logged, yaml = turns("read", bounds.reads), turns("logged", bounds.logged), turns("yaml", bounds.yaml)
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
         queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
         metrics = Readings[Any](clock, logged)
-        return Services(feeds, reads, yaml, streams, logs, forms, metrics, queues, usages, reports, log_in_again)
+        use = turns("use", bounds.use)
+        uses, idle = Readings[Any](clock, use, _USE_SECONDS), Readings[Any](clock, use, _IDLE_SECONDS)
+        return Services(
+            feeds,
+            reads,
+            yaml,
+            streams,
+            logs,
+            forms,
+            metrics,
+            queues,
+            usages,
+            reports,
+            uses,
+            idle,
+            prometheus,
+            log_in_again,
+        )
 
 
 def services(request: Request) -> Services:

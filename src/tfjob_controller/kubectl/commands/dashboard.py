@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import webbrowser
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from tfjob_controller.kubectl.output import print_notice
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError, install_hint
 from tfjob_controller.util.terminal import print_line
+
+if TYPE_CHECKING:
+    from tfjob_controller.client.liveuse.prometheus import Queries
 
 
 def serve_dashboard(session: Session, parsed: Namespace) -> int:
@@ -19,6 +23,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
         raise UsageError(f"the dashboard is not installed ({error}); {install_hint('dashboard')}") from None
     from tfjob_controller.util.clock import RealClock
 
+    prometheus = _prometheus(parsed)
     namespace = "" if parsed.all_namespaces else session.namespace
     user = User(
         "kubeconfig",
@@ -36,9 +41,25 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
             webbrowser.open(address)
 
     try:
-        serve_on_loopback(user, parsed.port, announce)
+        serve_on_loopback(user, parsed.port, announce, prometheus)
     except OSError as error:
         raise UsageError(
             f"cannot listen on port {parsed.port}: {error.strerror}: choose another one by --port"
         ) from None
     return 0
+
+
+def _prometheus(parsed: Namespace) -> Queries | None:
+    if not parsed.prometheus_url:
+        if parsed.prometheus_ca_file or parsed.prometheus_token_file:
+            raise UsageError(
+                "--prometheus-url is missing: --prometheus-ca-file and --prometheus-token-file belong to it"
+            )
+        return None
+    from tfjob_controller.client.errors import ClientError
+    from tfjob_controller.client.liveuse.prometheus import Prometheus
+
+    try:
+        return Prometheus(parsed.prometheus_url, parsed.prometheus_ca_file, parsed.prometheus_token_file)
+    except ClientError as error:
+        raise UsageError(str(error)) from None

@@ -1,4 +1,4 @@
-"""`kubectl tfjob top`: the requests of jobs on each node, and what is free."""
+"""`kubectl tfjob top`: the requests of jobs on each node, what they use of them, and what is free."""
 
 from __future__ import annotations
 
@@ -17,26 +17,32 @@ _MEBIBYTE = 2**20
 
 def rows_of(cluster: ClusterUsage, *, with_namespace: bool) -> tuple[list[str], list[list[str]]]:
     """Returns the headers and the rows. For each node: a row for each of its jobs, other pods, reservations, and the
-    free resources.
+    free resources. What is used has columns if it is known of a job.
     """
     devices = _devices(cluster)
+    has_used = any(holding.used for holding in cluster.holdings)
 
-    def row(node: str, namespace: str, who: str, amounts: Mapping[str, str], pods: str) -> list[str]:
-        return [node, *([namespace] if with_namespace else []), who, *_cells(amounts, devices), pods]
+    def row(
+        node: str, namespace: str, who: str, amounts: Mapping[str, str], pods: str, used: Mapping[str, str] = {}
+    ) -> list[str]:
+        cells = [*_cells(amounts, devices), *(_used_cells(used) if has_used else [])]
+        return [node, *([namespace] if with_namespace else []), who, *cells, pods]
 
     rows: list[list[str]] = []
     usages = {usage.node: usage for usage in cluster.nodes or ()}
     for node in sorted({holding.node for holding in cluster.holdings} | set(usages)):
         for holding in (holding for holding in cluster.holdings if holding.node == node):
             job = f"{holding.job} (deleted)" if holding.deleted else holding.job
-            rows.append(row(node, holding.namespace, job, holding.requests, replica_ranges(holding.replicas)))
+            replicas = replica_ranges(holding.replicas)
+            rows.append(row(node, holding.namespace, job, holding.requests, replicas, holding.used))
         if (usage := usages.get(node)) is not None:
             rows.append(row(node, "", "(other pods)", usage.others, _pods(usage.others)))
             if usage.reserved:
                 rows.append(row(node, "", "(reserved)", usage.reserved, "for gangs"))
             rows.append(row(node, "", "(free)", usage.free, _pods(usage.free)))
     space = ["Namespace"] if with_namespace else []
-    return ["Node", *space, "Job", "CPU", "Memory", *devices, "Replicas"], rows
+    used = ["CPU used", "Memory used"] if has_used else []
+    return ["Node", *space, "Job", "CPU", "Memory", *devices, *used, "Replicas"], rows
 
 
 def _devices(cluster: ClusterUsage) -> list[str]:
@@ -47,9 +53,16 @@ def _devices(cluster: ClusterUsage) -> list[str]:
 
 
 def _cells(quantities: Mapping[str, str], devices: Sequence[str]) -> list[str]:
+    return [quantities.get(CPU, "0"), _memory(quantities), *(quantities.get(device, "0") for device in devices)]
+
+
+def _used_cells(used: Mapping[str, str]) -> list[str]:
+    return [used.get(CPU, "0"), _memory(used)] if used else ["", ""]
+
+
+def _memory(quantities: Mapping[str, str]) -> str:
     memory = amount_from(MEMORY, quantities.get(MEMORY, "0"))
-    mebibytes = f"{memory // _MEBIBYTE}Mi" if memory else "0"
-    return [quantities.get(CPU, "0"), mebibytes, *(quantities.get(device, "0") for device in devices)]
+    return f"{memory // _MEBIBYTE}Mi" if memory else "0"
 
 
 def _pods(quantities: Mapping[str, str]) -> str:
@@ -58,7 +71,7 @@ def _pods(quantities: Mapping[str, str]) -> str:
 
 
 def show_usage(session: Session, parsed: Namespace) -> int:
-    usage, why = read_usage(session.requester, session.scope, session.client.kinds())
+    usage, why = read_usage(session.requester, session.scope, session.client.kinds(), with_used=True)
     if why:
         print_notice(f"Free capacity is not shown: {why}")
     if is_for_programs(parsed.output):

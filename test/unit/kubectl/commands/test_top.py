@@ -87,6 +87,16 @@ def test_each_node_has_its_jobs_the_rest_and_what_is_free() -> None:
     ]
 
 
+def test_what_replicas_use_has_columns_if_it_is_known() -> None:
+    used = {("team", "train-worker-0"): (250, 2**20), ("team", "train-worker-1"): (1, 2**21), ("other", "x"): (1, 1)}
+    headers, rows = rows_of(cluster_usage(PODS, "team", [node("n1")], used=used), with_namespace=False)
+    assert headers == ["Node", "Job", "CPU", "Memory", GPU, "CPU used", "Memory used", "Replicas"]
+    assert rows[:2] == [
+        ["n1", "tfjob/train", "1", "2048Mi", "2", "251m", "3Mi", "worker-0..1"],
+        ["n1", "(other pods)", "500m", "1024Mi", "0", "", "", "1 pod"],
+    ]
+
+
 def test_the_job_of_a_pod_without_a_child_job_is_its_owner() -> None:
     jobs = {"pytorchjob": {("team", "pytorchjob/train", "new")}}
     for owner, job in (("new", "pytorchjob/train"), ("old", "pytorchjob/train (deleted)")):
