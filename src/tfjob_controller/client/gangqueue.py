@@ -200,7 +200,7 @@ def queue_of(
     running = [gang for gang in gangs if gang.status.phase in (ADMITTED, BOUND)]
     unseen = sum(not gang.status.phase for gang in waiting)
     return GangQueue(
-        [_row(gang) for gang in sorted(waiting, key=_order)],
+        [_row(gang) for gang in sorted(waiting, key=queue_order)],
         len(running),
         unseen,
         [_request(gang) for gang in sorted(running, key=_name) if gang.status.target_members or must_leave(gang)],
@@ -279,7 +279,8 @@ def _share(
     return NamespaceShare(namespace, running, waiting, quantities, resource if share else "", round(share, 1))
 
 
-def _order(gang: Gang) -> tuple[bool, int, str, str]:
+def queue_order(gang: Gang) -> tuple[bool, int, str, str]:
+    """The key by which waiting gangs are sorted."""
     meta, status = gang.metadata, gang.status
     return status.phase == UNSCHEDULABLE, status.position or _NO_PLACE, meta.namespace, meta.name
 

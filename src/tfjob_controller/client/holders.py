@@ -1,4 +1,6 @@
-"""Who holds what a waiting gang lacks, and when enough of it is free at the latest. Pure.
+"""Who holds what a waiting gang lacks, and when enough of it is free at the latest.
+
+`read_waits` reads them, and `wait_of` is pure.
 
 A holder ends at its limit (`activeDeadlineSeconds` after its start), which the controller enforces, or when its program
 expects to end (`estimatedRemainingSeconds` of a TrainJob), whichever is earlier. Without either its end is unknown.
@@ -12,17 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import UNSCHEDULABLE, WAITING, Gang, Missing
+from tfjob_controller.client.gangqueue import queue_order
 from tfjob_controller.client.jobtimes import JobKey, JobTimes
 from tfjob_controller.client.text import one_line, until
-from tfjob_controller.client.usage import HeldCapacity, Holding
+from tfjob_controller.client.usage import HeldCapacity, Holding, read_capacity
+from tfjob_controller.kinds.clientkind import ClientKind
+from tfjob_controller.kube.requester import Requester
 from tfjob_controller.scheduling.nodefilter import node_filter_of
 from tfjob_controller.scheduling.quota import WAITS_FOR_QUOTA
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 MAX_HOLDERS = 5
+# The gangs at the front of the queue whose holders are shown.
+MAX_WAITS = 20
 LIMIT, ESTIMATE = "limit", "estimate"
 _MAX_NAMED = 3
 # Prefixes of resources in quotas: `requests.cpu` counts what pods request of `cpu`.
@@ -81,6 +89,10 @@ class Wait:
     is_partial: bool = False
 
 
+# By namespace and name of the gang.
+Waits: TypeAlias = Mapping[tuple[str, str], Wait]
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """One holder before it is cut to what is shown; `end` is None if it is unknown."""
@@ -115,6 +127,20 @@ def wait_of(gang: Gang, capacity: HeldCapacity, now: datetime) -> Wait | None:
     else:
         start = unknown or max(starts, key=lambda start: (start.time, start.basis == ESTIMATE))
     return Wait(lacks, start, is_partial)
+
+
+def read_waits(requester: Requester, namespace: str, kinds: Sequence[ClientKind], now: datetime) -> Waits:
+    """What the first gangs of a queue wait for, by namespace and name; "" is the queue of all namespaces.
+
+    Raises `ApiError`.
+    """
+    capacity = read_capacity(requester, namespace, kinds)
+    gangs = [gang for gang in capacity.gangs.values() if namespace in ("", gang.metadata.namespace)]
+    waits = {}
+    for gang in sorted(gangs, key=queue_order):
+        if len(waits) < MAX_WAITS and (wait := wait_of(gang, capacity, now)) is not None:
+            waits[gang.metadata.namespace, gang.metadata.name] = wait
+    return waits
 
 
 def _selection(gang: Gang, capacity: HeldCapacity) -> Callable[[Holding], bool]:

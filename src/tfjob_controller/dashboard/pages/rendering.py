@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
+from tfjob_controller.client.holders import Waits
 from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
@@ -48,6 +49,8 @@ CHECK_SECONDS = 1.5
 _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
+# For what changes slowly and takes all pods of the cluster to read.
+_SLOW_READING_SECONDS = 10.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -63,8 +66,8 @@ class Readings(Generic[ReadT]):
     For the event loop's thread.
     """
 
-    def __init__(self, clock: Clock, turns: PersonTurns) -> None:
-        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, _READING_SECONDS, timer=clock.monotonic)
+    def __init__(self, clock: Clock, turns: PersonTurns, seconds: float = _READING_SECONDS) -> None:
+        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, seconds, timer=clock.monotonic)
         self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
         self._turns = turns
 
@@ -130,6 +133,7 @@ class Services:
     forms: Places
     logged: Readings[Sequence[MetricSeries]]
     queues: Readings[GangQueue]
+    waits: Readings[Waits]
     usages: Readings[tuple[ClusterUsage, str]]
     reports: Readings[Sequence[StatusReport]]
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
@@ -145,8 +149,8 @@ class Services:
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
         queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
-        metrics = Readings[Any](clock, logged)
-        return Services(feeds, reads, yaml, streams, logs, forms, metrics, queues, usages, reports, log_in_again)
+        waits, metrics = Readings[Any](clock, reads, _SLOW_READING_SECONDS), Readings[Any](clock, logged)
+        return Services(feeds, reads, yaml, streams, logs, forms, metrics, queues, waits, usages, reports, log_in_again)
 
 
 def services(request: Request) -> Services:

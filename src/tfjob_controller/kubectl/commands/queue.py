@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
-from tfjob_controller.client.holders import Wait, end_text, start_text, wait_of
+from tfjob_controller.client.holders import Waits, end_text, read_waits, start_text
 from tfjob_controller.client.text import age
-from tfjob_controller.client.usage import read_capacity
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import server_now
 from tfjob_controller.kubectl.command import WIDE
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
-
-# The gangs at the front of the queue whose holders are listed.
-_MAX_EXPLAINED = 20
 
 
 def summary(queue: GangQueue) -> str:
@@ -94,10 +90,11 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def holder_rows(waits: Mapping[str, Wait], now: datetime) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells of who holds what each gang lacks, and when the gang may start; `waits` are by gang."""
+def holder_rows(waits: Waits, now: datetime) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of who holds what each gang lacks, and when the gang may start."""
     rows = []
-    for gang, wait in waits.items():
+    for (namespace, name), wait in waits.items():
+        gang = f"{namespace}/{name}"
         start = start_text(wait.start, now)
         for lack in wait.lacks:
             held = f"{lack.resource}: "
@@ -130,14 +127,6 @@ def _missing_of(missing: Missing) -> str:
     return f"{quantity_of(name, lacking)} {name} {free}"
 
 
-def _waits(session: Session, queue: GangQueue, now: datetime) -> Mapping[str, Wait]:
-    """What the first gangs of the queue wait for."""
-    capacity = read_capacity(session.requester, session.scope, session.client.kinds())
-    names = [(gang.namespace, gang.gang) for gang in queue.waiting[:_MAX_EXPLAINED]]
-    waits = {name: wait_of(capacity.gangs[name], capacity, now) for name in names if name in capacity.gangs}
-    return {"/".join(name): wait for name, wait in waits.items() if wait is not None}
-
-
 def show_queue(session: Session, parsed: Namespace) -> int:
     queue = read_queue(session.requester, session.scope, parsed.controller_namespace)
     now = server_now(session.requester)
@@ -157,7 +146,8 @@ def show_queue(session: Session, parsed: Namespace) -> int:
         screen.table(*share_rows(queue), with_headers=with_headers)
     if wide and queue.waiting:
         screen.heading("Who holds what waiting gangs lack")
-        screen.table(*holder_rows(_waits(session, queue, now), now), with_headers=with_headers)
+        waits = read_waits(session.requester, session.scope, session.client.kinds(), now)
+        screen.table(*holder_rows(waits, now), with_headers=with_headers)
     if not queue.waiting:
         print_notice(session.aimed(f"No gang waits; {summary(queue)}{report_origin(queue, now)}."))
     else:

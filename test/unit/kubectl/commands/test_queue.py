@@ -185,7 +185,7 @@ def test_the_weight_is_that_of_the_annotation_and_1_for_an_invalid_one(annotatio
 def test_the_holders_of_what_a_gang_lacks_are_listed_with_their_ends_and_its_start() -> None:
     holder = Holder("team", "trainjob/large", "6", "2026-01-01T11:00:00Z", "2026-01-01T13:00:00Z", "limit")
     lack = Lack("nvidia.com/gpu", "8", "2", "6", 25.0, [holder], more=2, others="1")
-    headers, rows = holder_rows({"team/first": Wait([lack], Start("2026-01-01T13:00:00Z", "limit"), True)}, NOW)
+    headers, rows = holder_rows({("team", "first"): Wait([lack], Start("2026-01-01T13:00:00Z", "limit"), True)}, NOW)
     assert headers == ["Gang", "Holds", "By", "Ends"]
     assert rows == [
         ["team/first", "nvidia.com/gpu: 6", "team/trainjob/large", "in 60m (limit)"],
