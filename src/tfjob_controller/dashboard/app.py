@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.loginrate import LoginRate
-from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering, reports
+from tfjob_controller.dashboard.pages import cluster, compare, job, jobs, newjob, queue, rendering, reports
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -80,6 +80,7 @@ def create_app(
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),
             Route("/queue", queue.queue_page),
+            Route("/compare", compare.compare_page),
             Route("/reports", reports.reports_part),
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),

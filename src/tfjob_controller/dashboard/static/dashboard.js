@@ -1,6 +1,7 @@
 // What htmx does not do: reports a lost connection and the selection of a filter, pauses a page that is hidden, and shows logs
 // and charts.
 import { showCharts } from "./charts.js";
+import { showComparison } from "./compare.js";
 import { showLog } from "./log.js";
 import { keepEdits } from "./newjob.js";
 import { Stream, found, lost, say } from "./stream.js";
@@ -40,3 +41,4 @@ setInterval(() => {
 keepEdits();
 showLog();
 showCharts();
+showComparison();
