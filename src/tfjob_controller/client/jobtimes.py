@@ -5,7 +5,7 @@ Little of each job is decoded, because a cluster may have thousands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import msgspec
@@ -92,23 +92,24 @@ def _times_of(job: _KnownJob) -> JobTimes:
 
 def read_jobs(
     requester: Requester, scopes: Sequence[str], kinds: Sequence[ClientKind]
-) -> Mapping[str, Mapping[JobKey, JobTimes]]:
-    """The jobs of the first of these namespaces ("" is all) that the user may list, by word.
+) -> tuple[Mapping[JobKey, JobTimes], Set[str]]:
+    """The jobs of the first of these namespaces ("" is all) that the user may list, kind by kind.
 
-    Without a word if the user may not list all kinds whose pods it names.
+    The second value are the words of which all jobs there are known: the user may list all kinds whose pods they name.
     """
     of_v1 = [kind.resource for kind in kinds if kind.owns_pods]
     resources = [*job_resources(), *of_v1]
-    by_word: dict[str, dict[JobKey, JobTimes]] = {resource.kind.lower(): {} for resource in resources}
+    times: dict[JobKey, JobTimes] = {}
+    known = {resource.kind.lower() for resource in resources}
     for resource in resources:
         word = resource.kind.lower()
         jobs = listed(requester, resource.with_decoder(_decode_job), scopes)
         if jobs is None:
-            by_word.pop(word, None)
-        elif word in by_word:
-            key_of = _key_of_owner if resource in of_v1 else _key_of
-            by_word[word].update((key_of(job, word), _times_of(job)) for job in jobs)
-    return by_word
+            known.discard(word)
+            continue
+        key_of = _key_of_owner if resource in of_v1 else _key_of
+        times.update((key_of(job, word), _times_of(job)) for job in jobs)
+    return times, known
 
 
 def listed(requester: Requester, resource: Resource[ObjectT], scopes: Sequence[str]) -> Sequence[ObjectT] | None:

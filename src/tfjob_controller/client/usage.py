@@ -314,16 +314,15 @@ def read_usage(
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
     nodes, pods, why = _read(requester, namespace, kinds)
     gangs = _read_gangs(requester) if nodes is not None else ()
-    jobs = read_jobs(requester, [namespace], kinds)
-    return cluster_usage(pods, namespace, nodes, gangs, jobs, kinds), why
+    jobs, words = read_jobs(requester, [namespace], kinds)
+    return cluster_usage(pods, namespace, nodes, gangs, dict.fromkeys(words, jobs), kinds), why
 
 
 def read_capacity(requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS) -> HeldCapacity:
     """Who holds the capacity of the cluster, or of a namespace if the user may not read more. Raises `ApiError`."""
     nodes, pods, _ = _read(requester, namespace, kinds)
     gangs = _read_gangs(requester) or (_read_gangs(requester, namespace) if namespace else ())
-    jobs = read_jobs(requester, [*dict.fromkeys(("", namespace))], kinds)
-    times = {key: job for by_key in jobs.values() for key, job in by_key.items()}
+    times, _ = read_jobs(requester, [*dict.fromkeys(("", namespace))], kinds)
     by_name = {(gang.metadata.namespace, gang.metadata.name): gang for gang in gangs}
     return HeldCapacity(by_name, nodes, holdings_of(pods, gangs, kinds), times)
 

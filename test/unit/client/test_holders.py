@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 import pytest
 
 from helpers.memoryapi import Fault, MemoryApi, refusal
 from tfjob_controller.api.common.cluster import Node, NodeSpec, NodeStatus, ScheduledPod, ScheduledPodSpec
 from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member, Missing, NodePlacement
+from tfjob_controller.api.trainjob.types import TRAINJOBS
 from tfjob_controller.client.holders import Wait, end_text, start_text, wait_of
 from tfjob_controller.client.jobtimes import JobTimes, read_jobs
 from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.client.usage import HeldCapacity, Holding, holdings_of
+from tfjob_controller.jobs.naming import runtime_id_of
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
 from tfjob_controller.scheduling.quota import WAITS_FOR_QUOTA
 
@@ -211,6 +212,15 @@ def test_the_times_of_jobs_are_those_of_their_specs_and_statuses() -> None:
     api = MemoryApi()
     api.script.extend([Fault(), refusal(403, "Forbidden")])
     api.put("/apis/kubeflow.org/v2alpha1/namespaces/team/trainjobs", job)
-    times = read_jobs(api, ["", "team"], OWN_KINDS)
-    assert list(times["trainjob"].values()) == [JobTimes("a", STARTED, 60, STARTED, 30)]
-    assert msgspec.json.encode(times["tfjob"]) == b"{}"
+    times, words = read_jobs(api, ["", "team"], OWN_KINDS)
+    assert times == {("team", "trainjob/a", runtime_id_of("1234-5678")): JobTimes("a", STARTED, 60, STARTED, 30)}
+    assert words == {"tfjob", "trainjob"}
+
+
+def test_jobs_of_a_kind_are_known_even_if_another_kind_of_that_name_may_not_be_listed() -> None:
+    api = MemoryApi()
+    api.put(f"{TRAINJOBS.path('team')}", {"metadata": {"name": "a", "namespace": "team"}})
+    api.fail(403, "Forbidden", part="trainer.kubeflow.org")
+    times, words = read_jobs(api, ["team"], OWN_KINDS)
+    assert [job.name for job in times.values()] == ["a"]
+    assert words == {"tfjob"}

@@ -115,9 +115,9 @@ def _share(resource: str, total: int, free: int, reserved: int) -> Share | None:
 
 
 def _readable(resource: str, amount: int) -> str:
-    """The quantity; bytes as `11.4Gi`, since nodes count them in Ki, and CPUs without thousandths."""
+    """The quantity; bytes as `11.4Gi` or `16Mi`, since nodes count them in Ki, and CPUs without thousandths."""
     if is_bytes(resource):
-        return f"{amount / 2**30:.1f}Gi"
+        return f"{amount / 2**30:.1f}Gi" if amount >= 2**29 else f"{amount / 2**20:.0f}Mi"
     return f"{amount / 1000:.4g}" if resource == "cpu" else quantity_of(resource, amount)
 
 
