@@ -25,6 +25,7 @@ from tfjob_controller.client.diagnostics.diagnosis import BLOCKING_REASONS, wait
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.jobs import reasons
+from tfjob_controller.jobs.conditions import RESTARTING
 from tfjob_controller.jobs.status.checkpoints import named, restored_text
 from tfjob_controller.util.text import shortened
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
@@ -163,7 +164,7 @@ def gantt(case: Diagnostics, now: datetime, preferred: Collection[str] = ()) -> 
         for replica in {*spans, *_members(gang)}:
             queued = _Span(WAITING, wait.since, wait.until or max(end, wait.since), "waits for capacity as a gang")
             spans[replica] = [queued, *spans.get(replica, ())]
-    spans = {replica: of_replica for replica, of_replica in spans.items() if of_replica}
+    spans = {replica: _with_pauses(of_replica, case, end) for replica, of_replica in spans.items() if of_replica}
     for replica, of_replica in spans.items():
         moments.setdefault(replica, []).extend(_restarts(of_replica))
     return _chart(spans, moments, list(_moments_of_job(case)), now, preferred)
@@ -229,6 +230,26 @@ def _ticks(begin: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         shown = "%H:%M:%S" if step < 60 else "%H:%M" if time.date() == before and step < 86400 else "%b %d %H:%M"
         before = time.date()
         yield time, time.strftime(shown)
+
+
+def _with_pauses(spans: Sequence[_Span], case: Diagnostics, end: datetime) -> list[_Span]:
+    """Adds the pauses after pods that were deleted because their programs had failed, unless the job was suspended."""
+    has_restarted = any(event.get("reason") == reasons.RESTARTED for event in case.events)
+    stops = [
+        moment
+        for event in case.events
+        if event.get("reason") in (reasons.SUSPENDED, reasons.RESUMED)
+        and (moment := parse_time_or_none(event_time(event)))
+    ]
+    is_restarting = any(each.type == RESTARTING and each.status == "True" for each in case.seen.conditions)
+    ordered = sorted(spans, key=_start)
+    pauses = []
+    for span in (each for each in ordered if each.phase == EARLIER and has_restarted):
+        following = [each.start for each in ordered if each.start > span.start]
+        until = min(following, default=end if is_restarting else span.end)
+        if until > span.end and not any(span.end <= stop <= until for stop in stops):
+            pauses.append(_Span(BLOCKED, span.end, until, "waits before it is started again"))
+    return [*spans, *pauses]
 
 
 def _restarts(spans: Sequence[_Span]) -> list[_Moment]:

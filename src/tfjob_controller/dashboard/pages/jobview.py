@@ -10,11 +10,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
+import msgspec
+
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics
-from tfjob_controller.client.diagnostics.description import Description, describe, reported_text, summary
+from tfjob_controller.client.diagnostics.description import (
+    Description,
+    EventRow,
+    describe,
+    reported_text,
+    summary,
+)
 from tfjob_controller.client.diagnostics.diagnosis import diagnose
 from tfjob_controller.client.diagnostics.replicas import replica_views
-from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
+from tfjob_controller.client.diagnostics.timeline import fold_entries, pattern_of, timeline
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import AnyJob, kind_of
@@ -24,6 +32,7 @@ from tfjob_controller.dashboard.jobtexts import job_class
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.replicatable import ailing, containers_of, replica_table
 from tfjob_controller.dashboard.users import User
+from tfjob_controller.jobs.evaluation.silence import AGGREGATED
 from tfjob_controller.jobs.state.observed import ObservedState
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import server_now
@@ -76,7 +85,8 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
     now = server_now(user.requester)
     entries = fold_entries(timeline(case))
     chart = gantt(case, now, ailing(description))
-    warnings = [event for event in description.events if event.type == "Warning"]
+    events = folded_events(description.events)
+    warnings = [event for event in events if event.type == "Warning"]
     return rendering.render(
         "job_view.html",
         job=job,
@@ -91,6 +101,7 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
         chart=chart,
         table=replica_table(description, chart),
         containers={role: asdict(found) for role, found in containers_of(case, _programs(job.snapshot.job)).items()},
+        events=events,
         warnings=warnings,
         warning_count=sum(event.count for event in warnings),
         entries=entries[-MAX_TIMELINE:],
@@ -98,6 +109,20 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str]) -> str:
         problems=[*seen.problems, *_unread(case.unread, seen.problems)],
         manifest=manifest(job),
     )
+
+
+def folded_events(events: Iterable[EventRow]) -> list[EventRow]:
+    """One row for the events of one cause, oldest first: the newest of them, with the sum of their counts.
+
+    Those of a job differ in numbers, such as that of a restart.
+    """
+    groups: dict[tuple[str, ...], EventRow] = {}
+    for event in events:
+        event = msgspec.structs.replace(event, note=event.note.removeprefix(AGGREGATED).lstrip())
+        key = event.type, event.reason, pattern_of(event.note, event.about)
+        before = groups.pop(key, None)
+        groups[key] = event if before is None else msgspec.structs.replace(event, count=before.count + event.count)
+    return list(groups.values())
 
 
 def parts_of(view: str) -> tuple[str, str]:

@@ -76,7 +76,8 @@ class LogEnd:
 class LogPump(Generic[ItemT]):
     """Reads a job's log in a thread of its own. All methods are for the thread of the event loop.
 
-    `items` makes what is passed on of the lines, and `note` of a remark about them; `most` of them wait at a time.
+    `items` makes what is passed on of the lines, and `note` of a remark about them, such as why a followed log has not
+    begun; `most` of them wait at a time.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class LogPump(Generic[ItemT]):
         most: int,
     ) -> None:
         children = Reader(user.requester, job.namespace, job.snapshot.kind)
-        self._reader = LogReader(user.requester, children, job.name, options, note=self._put_note)
+        self._reader = LogReader(user.requester, children, job.name, options, self._put_note, self._put_note)
         self._items = items
         self._note = note
         self._origin = user.origin
