@@ -101,7 +101,8 @@ _FAINT = """() => {
   const name = (element) => element.className.baseVal ?? element.name;
   const colors = (selector, property) => [...document.querySelectorAll(selector)]
     .map((element) => [name(element), contrast(element, getComputedStyle(element)[property])]);
-  return [...colors("rect:not(.texture)", "fill"), ...colors("input:not([type=hidden]), select, textarea", "borderTopColor")]
+  const bars = colors("rect:not(.texture, .sprite *)", "fill");
+  return [...bars, ...colors("input:not([type=hidden]), select, textarea", "borderTopColor")]
     .filter(([, ratio]) => ratio < 3);
 }"""
 

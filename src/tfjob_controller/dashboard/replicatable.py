@@ -68,7 +68,10 @@ def ailing(description: Description) -> list[str]:
 
 
 def replica_table(description: Description, chart: Gantt) -> ReplicaTable:
-    """The replicas of a description, whose lanes are those of a chart with `ailing` ones preferred."""
+    """The replicas of a description, whose lanes are those of a chart with `ailing` ones preferred.
+
+    Replicas that the chart alone has, such as those that a job no longer has, follow without a state.
+    """
     lanes = {lane.replica: lane for lane in chart.rows}
     first = set(ailing(description))
     chosen = sorted(description.replicas, key=lambda row: (row.replica not in lanes, row.replica not in first))
@@ -78,7 +81,15 @@ def replica_table(description: Description, chart: Gantt) -> ReplicaTable:
         for row in description.replicas
         if row.replica in names
     ]
+    known = {row.replica for row in description.replicas}
+    rows += [ReplicaLane(_former(name), "", lane) for name, lane in lanes.items() if name not in known][
+        : MAX_REPLICAS - len(rows)
+    ]
     return ReplicaTable(rows, len(description.replicas) - len(rows))
+
+
+def _former(name: str) -> ReplicaRow:
+    return ReplicaRow(name, "", "", "", ready=False, restarts=0, last_exit="", message="")
 
 
 def containers_of(case: Diagnostics, programs: Mapping[str, str]) -> dict[str, Containers]:

@@ -133,7 +133,7 @@ export function showLog() {
     };
     container.replaceChildren(new Option("training", ""), ...group("Init containers", init), ...group("Sidecars", sidecars));
     container.value = [...container.options].some((each) => each.value === before) ? before : "";
-    container.closest("label").hidden = container.options.length < 2;
+    container.parentElement.hidden = container.options.length < 2;
   };
 
   choice.addEventListener("change", () => { offer(); open(); });
