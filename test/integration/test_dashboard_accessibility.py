@@ -80,7 +80,7 @@ def expect_accessible(page: Page) -> None:
 
 
 def _expect_no_violation(page: Page, scheme: Literal["light", "dark"], options: dict[str, list[str]]) -> None:
-    page.emulate_media(color_scheme=scheme)
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     results = Axe().run(page, options=options)
     assert results.violations_count == 0, f"{page.url} {page.viewport_size} {scheme}: {results.generate_report()}"
     assert page.evaluate(_FAINT) == [], f"{page.url} {scheme}"
