@@ -44,12 +44,12 @@ def test_progress_and_loss_are_seen_in_the_list_and_as_a_chart(guest: Visitor, t
     expect(listed.locator("progress")).to_have_attribute("value", "25")
     charts = guest.context.new_page()
     charts.goto(f"{origin_of(guest.page.url)}/jobs/{train.namespace}/trainjob/{train.name}")
-    expect(charts.locator("figcaption")).to_have_text("loss by step: 3.000")
+    expect(charts.locator("figcaption")).to_contain_text("last 3,")
     report(train, 20, 1.5, 50)
     expect(listed.locator("progress")).to_have_attribute("value", "50")
     expect(listed.locator("svg.spark polyline")).to_have_count(1)
     # There is no log: the values are those of the status since the page was opened.
-    expect(charts.locator("figcaption")).to_have_text("loss by step: 1.500")
+    expect(charts.locator("figcaption")).to_contain_text("last 1.5, least 1.5, greatest 3")
     expect(charts.locator("figure canvas")).to_be_visible()
 
 
@@ -121,7 +121,7 @@ def test_a_restart_is_marked_in_the_chart_of_replicas(guest: Visitor, trial: Tri
     row(guest.page, trial)("Running")
     open_job(guest.page, trial)
     chart = guest.page.locator(".gantt")
-    expect(chart.locator("rect.restart")).to_have_count(1)
+    expect(chart.locator(".mark.restart")).to_have_count(1)
     expect(chart.locator("rect.failed, rect.earlier")).to_have_count(1)
     trial.end("master-0")
     expect(chart.locator("rect.succeeded")).to_have_count(1)

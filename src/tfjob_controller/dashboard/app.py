@@ -76,6 +76,7 @@ def create_app(
             Route("/events/jobs/{namespace:name}/{kind}/{name:name}", job.job_events),
             Route("/metrics/{namespace:name}/{kind}/{name:name}", job.metrics),
             Route("/logs/{namespace:name}/{kind}/{name:name}", job.log_events),
+            Route("/logs/{namespace:name}/{kind}/{name:name}/file", job.log_download),
             Route("/jobs/{namespace:name}/{kind}/{name:name}/{action}", job.change, methods=["POST"]),
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),

@@ -252,6 +252,7 @@ class JobWatch:
     def __init__(self, user: User, job: WatchedJob, notifier: Notifier, clock: Clock) -> None:
         self.changes = notifier
         self.reported = ReportedMetrics()
+        self._clock = clock
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"
         jobs = kind.resource.with_decoder(_status_decoder(kind))
@@ -292,7 +293,7 @@ class JobWatch:
         self.changes.notify()
 
     def _record(self, obj: _Watched) -> None:
-        self.reported.record(obj.metrics)
+        self.reported.record(obj.metrics, self._clock.now().timestamp())
         self.changes.notify()
 
     def content(self, read: Callable[[], str]) -> str:

@@ -22,10 +22,14 @@ const drawn = new WeakMap();
 const scheme = matchMedia("(prefers-color-scheme: dark)");
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const figureText = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(5)).toString());
+const figureText = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(4)).toString());
+
+// In UTC, as in the log and the timeline.
+const timeText = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ");
+const timeTicks = (_, splits, __, ___, step) => splits.map((each) => timeText(each).slice(...(step < 60 ? [11, 19] : step < 86400 ? [11, 16] : [5, 10])));
 
 function positionText(axis, value) {
-  if (axis === "time") return new Date(value * 1000).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
+  if (axis === "time") return timeText(value).slice(0, 19);
   if (axis === "elapsed") return durationText(value);
   return `${axis} ${figureText(value)}`;
 }
@@ -85,7 +89,7 @@ function summaryOf(label, values, weight) {
 function writeCaption(caption, chart, settings, isLog) {
   const weight = Number(settings.smoothing) || 0;
   const title = element("strong", "", chart.name);
-  const by = { time: "by time", elapsed: "by time since the start" }[chart.axis] || `by ${chart.axis}`;
+  const by = { time: "by time (UTC)", elapsed: "by time since the start" }[chart.axis] || `by ${chart.axis}`;
   const parts = [title, " ", element("span", "minor", by + (isLog ? ", log scale" : settings.log ? ", no positive values" : ""))];
   const list = element("ul", "series");
   chart.series.forEach(({ label, values }, index) => {
@@ -114,14 +118,15 @@ function readAt(state, index) {
 function makePlot(state, data, isLog) {
   const { chart, box, owners } = state;
   const axis = { stroke: color("--minor"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 } };
-  const elapsed = chart.axis === "elapsed" ? { values: (_, splits) => splits.map(durationText) } : {};
+  const ticks = { elapsed: { values: (_, splits) => splits.map(durationText) }, time: { values: timeTicks } }[chart.axis] || {};
   const lines = owners.map(({ index, isFaint }) => {
     const stroke = color(`--series-${(index % MAX_COLORS) + 1}`);
     return { stroke, width: isFaint ? 1 : 2, alpha: isFaint ? 0.35 : 1, spanGaps: true, points: { show: data[0].length === 1 } };
   });
   const options = {
     width: Math.max(1, box.clientWidth), height: CHART_HEIGHT, legend: { show: false },
-    axes: [{ ...axis, ...elapsed }, { ...axis, size: 64, values: (_, splits) => splits.map((each) => (each === null ? "" : figureText(each))) }],
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    axes: [{ ...axis, ...ticks, size: 32 }, { ...axis, size: 64, values: (_, splits) => splits.map((each) => (each === null ? "" : figureText(each))) }],
     scales: { x: { time: chart.axis === "time" }, y: isLog ? { distr: 3 } : {} },
     series: [{}, ...lines],
     cursor: { y: false, drag: { x: true, y: false }, sync: { key: SYNC, scales: ["x", null] } },
