@@ -74,6 +74,11 @@ def test_a_metric_of_jobs_is_compared_in_a_chart_and_a_table(guest: Visitor, pai
     readout = page.locator("#comparison-chart .readout")
     expect(readout).to_contain_text(f"{one.name} 1")
     expect(readout).to_contain_text(f"{two.name} 2")
+    # By time the positions count from the start of each job, so that jobs of different days can be compared.
+    page.get_by_label("By time since the start").check()
+    expect(page.locator("#comparison-chart figcaption")).to_contain_text("loss by time since the start")
+    expect(value_of(page, two, "Greatest")).to_have_text(re.compile("2 at [0-9]"))
+    page.get_by_label("By time since the start").uncheck()
     # The choice of a metric is part of the address.
     page.get_by_label("Metric", exact=True).select_option("accuracy")
     expect(value_of(page, one, "Last")).to_have_text("0.4")
