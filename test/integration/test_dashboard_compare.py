@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import pytest
@@ -29,8 +30,9 @@ def log_of(name: str, factor: float) -> str:
 
 @pytest.fixture
 def pair(playground: Playground, logging_node: Kubelet) -> Iterator[tuple[Trial, Trial]]:
-    """Two running jobs that print metrics; their images, a variable and their deadlines differ."""
+    """Two running jobs that print metrics an hour after their start; their images and a variable differ."""
     trials = playground.new_trial(), playground.new_trial()
+    logging_node.time = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     for number, trial in enumerate(trials, 1):
         env = [{"name": "RATE", "value": f"0.{number}"}, {"name": "EQUAL", "value": "same"}]
         program = {**container(), "image": f"localhost/model:{number}", "env": env}
@@ -77,7 +79,7 @@ def test_a_metric_of_jobs_is_compared_in_a_chart_and_a_table(guest: Visitor, pai
     # By time the positions count from the start of each job, so that jobs of different days can be compared.
     page.get_by_label("By time since the start").check()
     expect(page.locator("#comparison-chart figcaption")).to_contain_text("loss by time since the start")
-    expect(value_of(page, two, "Greatest")).to_have_text(re.compile("2 at [0-9]"))
+    expect(value_of(page, two, "Greatest")).to_have_text(re.compile("2 at (59m|1h)"))
     page.get_by_label("By time since the start").uncheck()
     # The choice of a metric is part of the address.
     page.get_by_label("Metric", exact=True).select_option("accuracy")

@@ -136,7 +136,7 @@ def read_waits(requester: Requester, namespace: str, kinds: Sequence[ClientKind]
     """
     capacity = read_capacity(requester, namespace, kinds)
     gangs = [gang for gang in capacity.gangs.values() if namespace in ("", gang.metadata.namespace)]
-    waits = {}
+    waits: dict[tuple[str, str], Wait] = {}
     for gang in sorted(gangs, key=queue_order):
         if len(waits) < MAX_WAITS and (wait := wait_of(gang, capacity, now)) is not None:
             waits[gang.metadata.namespace, gang.metadata.name] = wait

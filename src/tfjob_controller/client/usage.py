@@ -199,7 +199,9 @@ def holdings_of(
 def _key_of_gang(gang: Gang) -> JobKey | None:
     """The job that owns a gang; without the id of its pods, which a Gang does not have."""
     owner = controller_of(gang)
-    return owner and (gang.metadata.namespace, f"{owner.kind.lower()}/{name_value(owner.name)}", "")
+    if owner is None:
+        return None
+    return gang.metadata.namespace, f"{owner.kind.lower()}/{name_value(owner.name)}", ""
 
 
 def _is_deleted(key: JobKey, jobs: Mapping[str, Container[JobKey]]) -> bool:
