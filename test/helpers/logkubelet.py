@@ -15,6 +15,9 @@ from localcluster.api import Api
 class Kubelet(HttpServer):
     """`logs` are the logs by name of the pod; other pods have printed `every_log`, by default two lines.
 
+    Other containers than the first one have theirs as `pod/container`, and those of the run before as
+    `pod/container/previous`. With `time` each line begins with it, if it is requested.
+
     `chunks` replaces them, sent piece by piece: once, or for each request if it is a function. `resource_metrics`
     returns the text of `/metrics/resource`.
     """
@@ -26,6 +29,7 @@ class Kubelet(HttpServer):
         self.logs: dict[str, str] = {}
         self.every_log = ""
         self.resource_metrics: Callable[[], str] = lambda: ""
+        self.time = ""
         self._api = api
 
     def __enter__(self) -> Self:
@@ -46,8 +50,11 @@ class Kubelet(HttpServer):
     def _log_of(self, request: Request) -> Answer:
         if request.path == "/metrics/resource":
             return Answer(body=self.resource_metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4"})
-        pod = request.path.split("/")[-2]
-        printed = self.logs.get(pod, self.every_log or f"step 1 of {pod}\nstep 2\n")
+        pod, container = request.path.split("/")[-2:]
+        run = f"{pod}/{container}/previous" if request.query.get("previous") == "true" else f"{pod}/{container}"
+        printed = self.logs.get(run, self.logs.get(pod, self.every_log or f"step 1 of {pod}\nstep 2\n"))
+        if self.time and request.query.get("timestamps") == "true":
+            printed = "".join(f"{self.time} {line}" for line in printed.splitlines(keepends=True))
         text = printed if request.query.get("tailLines") != "0" else ""
         chunks = self.chunks() if callable(self.chunks) else self.chunks
         return Answer(body=text.encode(), headers={"Content-Type": "text/plain"}, chunks=chunks)

@@ -18,7 +18,7 @@ from datetime import datetime
 
 import msgspec
 
-from tfjob_controller.api.common.cluster import NODES, Node
+from tfjob_controller.api.common.cluster import NAMESPACES, NODES, Node
 from tfjob_controller.api.common.quantity import PODS, amount_from, quantity_of
 from tfjob_controller.api.gang import (
     ADMITTED,
@@ -40,11 +40,16 @@ from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.scheduling.fairshare import DEFAULT_WEIGHT, weight_in
 
 UNSEEN = "no gang scheduler has processed it yet"
 NO_GANGS_KIND = "this cluster has no gang scheduling (no Gang kind is installed): see docs/gang-scheduling.md"
 _TIMEOUT_SECONDS = 10.0
 _NO_PLACE = 10**9
+
+
+class NoGangsError(ClientError):
+    """The cluster has no gang scheduling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,10 @@ class NamespaceShare:
     `share` is the dominant share in percent: of all resources, the largest part that the namespace holds of the
     capacity of all nodes. `resource` is that resource. Without the right to list nodes `share` is None.
 
+    `weight` is that of the namespace in the fair order of the queue; None if it may not be read. `fair` is its part of
+    the weights of all namespaces in percent: the share at which the fair order ranks it equal to the others. None if
+    the weights or the gangs of some may not be read.
+
     Source: dominant resource fairness, Ghodsi et al., NSDI 2011.
     """
 
@@ -93,6 +102,8 @@ class NamespaceShare:
     held: Mapping[str, str]
     resource: str = ""
     share: float | None = None
+    weight: float | None = None
+    fair: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +127,18 @@ def read_queue(requester: Requester, namespace: str, controller_namespace: str =
 
     The gang scheduler is installed in `controller_namespace`.
 
-    Raises `ApiError`, and `ClientError` if the cluster has no Gangs.
+    Raises `ApiError`, and `NoGangsError` if the cluster has no Gangs.
     """
     client = ResourceClient(requester, GANGS.with_decoder(_decode), timeout_seconds=_TIMEOUT_SECONDS, retry=False)
     try:
         gangs = client.list(namespace)
     except ApiError as error:
         if error.is_not_found:
-            raise ClientError(NO_GANGS_KIND) from None
+            raise NoGangsError(NO_GANGS_KIND) from None
         raise
-    queue = queue_of([item.gang for item in gangs], _read_nodes(requester))
+    nodes = _read_nodes(requester)
+    weights = _read_weights(requester, namespace) if gangs else {}
+    queue = queue_of([item.gang for item in gangs], nodes, weights, is_whole=not namespace)
     if not gangs:
         return queue
     reported = max(item.reported for item in gangs)
@@ -157,18 +170,54 @@ def _read_nodes(requester: Requester) -> Sequence[Node] | None:
         raise
 
 
-def queue_of(gangs: Sequence[Gang], nodes: Sequence[Node] | None = None) -> GangQueue:
-    """Returns the queue: gangs with a position first, then those not processed yet, then unschedulable ones."""
+def _read_weights(requester: Requester, namespace: str) -> Mapping[str, float]:
+    """The weights of the namespaces that the user may read; those without the annotation have the default."""
+    client = ResourceClient(requester, NAMESPACES, timeout_seconds=_TIMEOUT_SECONDS, retry=False)
+    try:
+        spaces = [client.get("", namespace)] if namespace else client.list()
+    except ApiError as error:
+        if error.is_forbidden or error.is_not_found:
+            return {}
+        raise
+    return {
+        space.metadata.name: weight_in(space.metadata.annotations.queue_weight) or DEFAULT_WEIGHT for space in spaces
+    }
+
+
+def queue_of(
+    gangs: Sequence[Gang],
+    nodes: Sequence[Node] | None = None,
+    weights: Mapping[str, float] = {},
+    *,
+    is_whole: bool = False,
+) -> GangQueue:
+    """Returns the queue: gangs with a position first, then those not processed yet, then unschedulable ones.
+
+    `weights` are those of namespaces in the fair order, as far as they are known. `is_whole`: the gangs are those of
+    all namespaces.
+    """
     waiting = [gang for gang in gangs if gang.status.phase in ("", WAITING, UNSCHEDULABLE) and not gang.spec.suspend]
     running = [gang for gang in gangs if gang.status.phase in (ADMITTED, BOUND)]
     unseen = sum(not gang.status.phase for gang in waiting)
     return GangQueue(
-        [_row(gang) for gang in sorted(waiting, key=_order)],
+        [_row(gang) for gang in sorted(waiting, key=queue_order)],
         len(running),
         unseen,
         [_request(gang) for gang in sorted(running, key=_name) if gang.status.target_members or must_leave(gang)],
-        _shares(waiting, running, nodes),
+        _with_fair_shares(_shares(waiting, running, nodes), weights, is_whole=is_whole),
     )
+
+
+def _with_fair_shares(
+    shares: Sequence[NamespaceShare], weights: Mapping[str, float], *, is_whole: bool
+) -> list[NamespaceShare]:
+    known = [weights.get(share.namespace) for share in shares]
+    total = sum(weight for weight in known if weight is not None)
+    is_known = is_whole and None not in known and total > 0
+    return [
+        replace(share, weight=weight, fair=round(100 * weight / total, 1) if is_known and weight is not None else None)
+        for share, weight in zip(shares, known, strict=True)
+    ]
 
 
 def _name(gang: Gang) -> tuple[str, str]:
@@ -230,7 +279,8 @@ def _share(
     return NamespaceShare(namespace, running, waiting, quantities, resource if share else "", round(share, 1))
 
 
-def _order(gang: Gang) -> tuple[bool, int, str, str]:
+def queue_order(gang: Gang) -> tuple[bool, int, str, str]:
+    """The key by which waiting gangs are sorted."""
     meta, status = gang.metadata, gang.status
     return status.phase == UNSCHEDULABLE, status.position or _NO_PLACE, meta.namespace, meta.name
 

@@ -47,11 +47,21 @@ def age(moment: str | None, now: datetime) -> str:
     begin = parse_time_or_none(moment)
     if begin is None:
         return INVALID
-    seconds = max(0, int((now - begin).total_seconds()))
+    return _duration(int((now - begin).total_seconds()))
+
+
+def _duration(seconds: int) -> str:
+    seconds = max(0, seconds)
     for below, unit, letter in _UNITS:
         if seconds < below:
             return f"{seconds // unit}{letter}"
     return f"{seconds // 86400}d"
+
+
+def until(moment: str, now: datetime) -> str:
+    """The time from now until `moment` (RFC 3339), as `age`; 0s if that has passed."""
+    end = parse_time_or_none(moment)
+    return _duration(int((end - now).total_seconds())) if end is not None else INVALID
 
 
 def ago(moment: str, now: datetime) -> str:

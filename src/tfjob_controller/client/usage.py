@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
 
 import msgspec
 
@@ -34,6 +33,7 @@ from tfjob_controller.api.gang import (
     member_of,
 )
 from tfjob_controller.client.errors import CLUSTER_VIEWER, cluster_role_remedy
+from tfjob_controller.client.jobtimes import PATIENCE, JobKey, JobTimes, listed, read_jobs
 from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.client.liveuse.podmetrics import PodKey, pod_usage
 from tfjob_controller.jobs.naming import (
@@ -47,14 +47,11 @@ from tfjob_controller.jobs.naming import (
     TASK_INDEX,
     name_value,
     replica_id_of,
-    runtime_id_of,
 )
-from tfjob_controller.kinds import job_resources
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.client import ResourceClient
-from tfjob_controller.kube.codec import decoder_for
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.meta import ObjectMeta, Resource, controller_of
+from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
 
 _WORDS = {kind.name_label: kind.word for kind in OWN_KINDS}
@@ -68,11 +65,8 @@ _PODS = PODS.with_decoder(
     )
 )
 _ZONE = "topology.kubernetes.io/zone"
-_PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
-# Namespace, `KIND/NAME`, and the runtime id, or the UID of a job that owns its pods: the job of a pod.
-JobKey: TypeAlias = tuple[str, str, str]
 
 
 class JobUsage(msgspec.Struct, frozen=True):
@@ -106,6 +100,32 @@ class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
     reserved: dict[str, str] = {}
 
 
+class Holding(msgspec.Struct, frozen=True):
+    """What one job holds on one node: the requests of its pods, and what is reserved for members without a pod.
+
+    `key` is None for pods of no job. `since` is the creation of its oldest pod there, or empty.
+    """
+
+    namespace: str
+    node: str
+    key: JobKey | None
+    amounts: Amounts
+    since: str = ""
+
+
+class HeldCapacity(msgspec.Struct, frozen=True):
+    """Who holds the capacity of the cluster, as far as the viewer may read it.
+
+    `nodes` is None if the viewer may not list nodes and the pods of all namespaces; `holdings` are then those of a
+    namespace. `times` are those of the jobs that the viewer may list.
+    """
+
+    gangs: Mapping[tuple[str, str], Gang]
+    nodes: Sequence[Node] | None
+    holdings: Sequence[Holding]
+    times: Mapping[JobKey, JobTimes]
+
+
 class ClusterUsage(msgspec.Struct, frozen=True):
     """`nodes` is None if the viewer may not read nodes."""
 
@@ -127,8 +147,8 @@ def cluster_usage(
     `jobs` are the jobs that exist, by the word of their kind, as far as they are known; read after the pods. Pods of
     other kinds than `kinds` belong to no job. `used` is the CPU and memory that pods use.
     """
-    owners = {kind.operator_name: kind.word for kind in kinds if kind.owns_pods}
-    placed = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
+    owners = _owner_words(kinds)
+    placed = _placed(pods)
     groups: dict[tuple[str, JobKey], list[ScheduledPod]] = defaultdict(list)
     for pod in placed:
         job = _job_key(pod, owners)
@@ -160,6 +180,42 @@ def _used(pods: Iterable[ScheduledPod], used: Mapping[PodKey, tuple[int, int]]) 
     return _quantities({CPU: sum(cpu for cpu, _ in known), MEMORY: sum(memory for _, memory in known)})
 
 
+def _owner_words(kinds: Iterable[ClientKind]) -> Mapping[str, str]:
+    return {kind.operator_name: kind.word for kind in kinds if kind.owns_pods}
+
+
+def _placed(pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
+    return [pod for pod in pods if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES]
+
+
+def holdings_of(
+    pods: Iterable[ScheduledPod], gangs: Iterable[Gang], kinds: Sequence[ClientKind] = OWN_KINDS
+) -> list[Holding]:
+    """Returns what each job holds on each node, and what the pods of no job hold there, by namespace."""
+    owners, placed = _owner_words(kinds), _placed(pods)
+    groups: dict[tuple[str, str, JobKey | None], list[ScheduledPod]] = defaultdict(list)
+    for pod in placed:
+        groups[pod.metadata.namespace, pod.spec.node_name, _job_key(pod, owners)].append(pod)
+    holdings = [
+        Holding(*group, _sum(own), min(pod.metadata.creation_timestamp or "" for pod in own))
+        for group, own in groups.items()
+    ]
+    there = _members_with_pod(placed)
+    for gang in gangs:
+        reserved, key = _reserved_of(gang, there), _key_of_gang(gang)
+        namespace, since = gang.metadata.namespace, gang.status.admitted_time or ""
+        holdings += [Holding(namespace, node, key, amounts, since) for node, amounts in reserved.items()]
+    return holdings
+
+
+def _key_of_gang(gang: Gang) -> JobKey | None:
+    """The job that owns a gang; without the id of its pods, which a Gang does not have."""
+    owner = controller_of(gang)
+    if owner is None:
+        return None
+    return gang.metadata.namespace, f"{owner.kind.lower()}/{name_value(owner.name)}", ""
+
+
 def _is_deleted(key: JobKey, jobs: Mapping[str, Container[JobKey]]) -> bool:
     known = jobs.get(key[1].partition("/")[0])
     return known is not None and key not in known
@@ -167,19 +223,32 @@ def _is_deleted(key: JobKey, jobs: Mapping[str, Container[JobKey]]) -> bool:
 
 def _reservations(gangs: Iterable[Gang], placed: Iterable[ScheduledPod]) -> Mapping[str, Amounts]:
     """The requests, by node, of assigned members that have no pod on any node."""
-    there = {(gang_key_of(pod.metadata), member_of(pod.metadata)) for pod in placed}
+    there = _members_with_pod(placed)
     reservations: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for gang in gangs:
-        if gang.status.phase not in (ADMITTED, BOUND):
-            continue
-        key = f"{gang.metadata.namespace}/{gang.metadata.name}"
-        requests = {kind.name: member_requests(kind) for kind in gang.spec.members}
-        for node in gang.status.placement:
-            for member in node.members:
-                if (key, member) not in there:
-                    for resource, amount in requests.get(kind_of(member), {}).items():
-                        reservations[node.node][resource] += amount
+        for node, amounts in _reserved_of(gang, there).items():
+            for resource, amount in amounts.items():
+                reservations[node][resource] += amount
     return reservations
+
+
+def _members_with_pod(placed: Iterable[ScheduledPod]) -> Container[tuple[str, str]]:
+    return {(gang_key_of(pod.metadata), member_of(pod.metadata)) for pod in placed}
+
+
+def _reserved_of(gang: Gang, there: Container[tuple[str, str]]) -> Mapping[str, Amounts]:
+    """The requests, by node, of the gang's assigned members that have no pod."""
+    if gang.status.phase not in (ADMITTED, BOUND):
+        return {}
+    key = f"{gang.metadata.namespace}/{gang.metadata.name}"
+    requests = {kind.name: member_requests(kind) for kind in gang.spec.members}
+    reserved: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for node in gang.status.placement:
+        for member in node.members:
+            if (key, member) not in there:
+                for resource, amount in requests.get(kind_of(member), {}).items():
+                    reserved[node.node][resource] += amount
+    return reserved
 
 
 def member_requests(member: Member) -> Amounts:
@@ -260,89 +329,48 @@ def read_usage(
 
     `with_used` also reads what their pods use, from metrics-server if there is one.
     """
-    of_v1 = [kind.resource for kind in kinds if kind.owns_pods]
-    selectors = (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else []))
-    nodes, pods, why = _read(requester, namespace, selectors)
+    nodes, pods, why = _read(requester, namespace, kinds)
     gangs = _read_gangs(requester) if nodes is not None else ()
     used: dict[PodKey, tuple[int, int]] = {}
-    for selector in selectors if with_used else ():
+    for selector in _selectors(kinds) if with_used else ():
         used.update(pod_usage(requester, namespace, selector))
-    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1), kinds, used), why
+    jobs, words = read_jobs(requester, [namespace], kinds)
+    return cluster_usage(pods, namespace, nodes, gangs, dict.fromkeys(words, jobs), kinds, used), why
 
 
-class _JobSpec(msgspec.Struct, frozen=True):
-    runtime_id: str = msgspec.field(name="RuntimeId", default="")
+def read_capacity(requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS) -> HeldCapacity:
+    """Who holds the capacity of the cluster, or of a namespace if the user may not read more. Raises `ApiError`."""
+    nodes, pods, _ = _read(requester, namespace, kinds)
+    gangs = _read_gangs(requester) or (_read_gangs(requester, namespace) if namespace else ())
+    times, _ = read_jobs(requester, [*dict.fromkeys(("", namespace))], kinds)
+    by_name = {(gang.metadata.namespace, gang.metadata.name): gang for gang in gangs}
+    return HeldCapacity(by_name, nodes, holdings_of(pods, gangs, kinds), times)
 
 
-class _JobIdentity(msgspec.Struct, frozen=True):
-    """What identifies the children of a job of any kind."""
-
-    metadata: ObjectMeta
-    spec: _JobSpec = _JobSpec()
+def _read_gangs(requester: Requester, namespace: str = "") -> Sequence[Gang]:
+    """The gangs of a namespace, or of all; none without that kind, or without the right to list it."""
+    return listed(requester, GANGS, [namespace]) or ()
 
 
-_decode_job = decoder_for(_JobIdentity)
-
-
-def _key_of(job: _JobIdentity, word: str) -> JobKey:
-    meta = job.metadata
-    return meta.namespace, f"{word}/{name_value(meta.name)}", job.spec.runtime_id or runtime_id_of(meta.uid)
-
-
-def _key_of_owner(job: _JobIdentity, word: str) -> JobKey:
-    return job.metadata.namespace, f"{word}/{job.metadata.name}", job.metadata.uid
-
-
-def _read_jobs(requester: Requester, namespace: str, of_v1: Sequence[Resource[Any]]) -> Mapping[str, Container[JobKey]]:
-    """The jobs of a namespace by word; without a word if the user may not list all kinds whose pods it names.
-
-    Jobs of `of_v1` own their pods.
-    """
-    resources = [*job_resources(), *of_v1]
-    by_word: dict[str, set[JobKey]] = {resource.kind.lower(): set() for resource in resources}
-    for resource in resources:
-        word = resource.kind.lower()
-        try:
-            jobs = ResourceClient(requester, resource.with_decoder(_decode_job), **_PATIENCE).list(namespace)
-        except ApiError as error:
-            if error.is_forbidden:
-                by_word.pop(word, None)
-            elif not error.is_not_found:
-                raise
-            continue
-        if word in by_word:
-            key_of = _key_of_owner if resource in of_v1 else _key_of
-            by_word[word].update(key_of(job, word) for job in jobs)
-    return by_word
-
-
-def _read_gangs(requester: Requester) -> Sequence[Gang]:
-    """The gangs of all namespaces; none without that kind, or without the right to list it."""
-    try:
-        return ResourceClient(requester, GANGS, **_PATIENCE).list()
-    except ApiError as error:
-        if error.is_forbidden or error.is_not_found:
-            return ()
-        raise
+def _selectors(kinds: Sequence[ClientKind]) -> Sequence[str]:
+    """The label selectors of the pods of jobs."""
+    return CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if any(kind.owns_pods for kind in kinds) else [])
 
 
 def _read(
-    requester: Requester, scope: str, selectors: Sequence[str]
+    requester: Requester, scope: str, kinds: Sequence[ClientKind]
 ) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
-    """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why.
-
-    `selectors` select the pods of jobs.
-    """
-    pods = ResourceClient(requester, _PODS, **_PATIENCE)
+    """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
+    pods = ResourceClient(requester, _PODS, **PATIENCE)
     try:
-        nodes = ResourceClient(requester, NODES, **_PATIENCE).list()
+        nodes = ResourceClient(requester, NODES, **PATIENCE).list()
         return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""
     except ApiError as error:
         if not error.is_forbidden:
             raise
         refusal = error
     try:
-        of_jobs = [pod for selector in selectors for pod in pods.list(scope, selector)]
+        of_jobs = [pod for selector in _selectors(kinds) for pod in pods.list(scope, selector)]
         return None, of_jobs, f"{refusal.message}: {cluster_role_remedy(CLUSTER_VIEWER)}"
     except ApiError as error:
         raise (refusal if error.is_forbidden and not scope else error) from None

@@ -17,7 +17,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.loginrate import LoginRate
-from tfjob_controller.dashboard.pages import cluster, job, jobs, newjob, queue, rendering, reports, use
+from tfjob_controller.dashboard.pages import cluster, compare, job, jobs, newjob, queue, rendering, reports, use
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -79,10 +79,12 @@ def create_app(
             Route("/metrics/{namespace:name}/{kind}/{name:name}", job.metrics),
             Route("/use/{namespace:name}/{kind}/{name:name}", use.use_page),
             Route("/logs/{namespace:name}/{kind}/{name:name}", job.log_events),
+            Route("/logs/{namespace:name}/{kind}/{name:name}/file", job.log_download),
             Route("/jobs/{namespace:name}/{kind}/{name:name}/{action}", job.change, methods=["POST"]),
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),
             Route("/queue", queue.queue_page),
+            Route("/compare", compare.compare_page),
             Route("/reports", reports.reports_part),
             Route("/cluster", cluster.cluster_page),
             Mount("/static", StaticFiles(directory=rendering.FOLDER / "static")),

@@ -263,6 +263,7 @@ class JobWatch:
         self.changes = notifier
         self.reported = ReportedMetrics()
         self.use = ShownUse()
+        self._clock = clock
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"
         jobs = kind.resource.with_decoder(_status_decoder(kind))
@@ -303,7 +304,7 @@ class JobWatch:
         self.changes.notify()
 
     def _record(self, obj: _Watched) -> None:
-        self.reported.record(obj.metrics)
+        self.reported.record(obj.metrics, self._clock.now().timestamp())
         self.changes.notify()
 
     def content(self, read: Callable[[], str]) -> str:

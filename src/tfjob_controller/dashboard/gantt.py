@@ -3,17 +3,20 @@
 A replica waits for capacity with its gang, and is then admitted; its pod waits until it is scheduled, is prepared
 (volumes, init containers, pulled images) until its training container starts, and runs until that ends. It is blocked
 while the kubelet waits before it tries again (a crash, an image that cannot be pulled). Of earlier runs in the same pod
-the last one is known; of pods that were deleted since, the events that still exist. A mark shows each restart. Nothing
-waits any more once the job has ended.
+the last one is known; of pods that were deleted since, the events that still exist. Nothing waits any more once the job
+has ended.
+
+Marks show moments: restarts and evictions of a replica in its lane, and in that of the job its checkpoints, resizes,
+preemptions and stalls, as far as its status, its conditions and the events that still exist tell them.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from tfjob_controller.api.gang import ADMITTED as GANG_ADMITTED
 from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, RELEASED, index_of, kind_of
@@ -21,8 +24,11 @@ from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, 
 from tfjob_controller.client.diagnostics.diagnosis import BLOCKING_REASONS, waiting_containers
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import status_of
+from tfjob_controller.jobs import reasons
+from tfjob_controller.jobs.conditions import RESTARTING
+from tfjob_controller.jobs.status.checkpoints import named, restored_text
 from tfjob_controller.util.text import shortened
-from tfjob_controller.util.timestamps import parse_time_or_none
+from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 PHASES = WAITING, ADMITTED, PREPARING, PULLING, BLOCKED, RUNNING, SUCCEEDED, FAILED, EARLIER = (
     "waiting",
@@ -35,9 +41,22 @@ PHASES = WAITING, ADMITTED, PREPARING, PULLING, BLOCKED, RUNNING, SUCCEEDED, FAI
     "failed",
     "earlier",
 )
-# Not a phase: the begin of a run after an earlier one.
-RESTART = "restart"
+# Moments.
+MARKS = RESTART, CHECKPOINT, RESIZE, PREEMPTION, STALL = ("restart", "checkpoint", "resize", "preemption", "stall")
 MAX_REPLICAS = 64
+# The newest marks of a lane are shown.
+MAX_MARKS = 50
+# What events and conditions of a job mark. `Stalled` is that of a job whose program prints nothing.
+_MARK_OF_REASON = {
+    reasons.CHECKPOINT_SAVED: CHECKPOINT,
+    reasons.CHECKPOINT_RESTORED: CHECKPOINT,
+    reasons.RESIZED: RESIZE,
+    reasons.PREEMPTED: PREEMPTION,
+    "Stalled": STALL,
+}
+# The distances of the times on the axis, in seconds, and the most of them.
+_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+_MAX_TICKS = 5
 # Events of the kubelet about an attempt that failed.
 _FAILURES = ("Failed", "BackOff")
 _NEVER = "1970-01-01T00:00:00Z"
@@ -58,20 +77,43 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment; `at` is a share of the chart's width, from 0 to 100."""
+
+    kind: str
+    at: float
+    text: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaBars:
     replica: str
     bars: Sequence[Bar]
+    marks: Sequence[Mark] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """The chart; `hidden` is the number of replicas that it leaves out, `phases` are those that occur in it."""
+    """The chart; `hidden` is the number of replicas that it leaves out, `marks` are those of the whole job.
+
+    `phases` and `mark_kinds` are those that occur in it.
+    """
 
     rows: Sequence[ReplicaBars]
     begin: datetime | None
     end: datetime
     hidden: int = 0
     phases: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
+    mark_kinds: Sequence[str] = ()
+    ticks: Sequence[Tick] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +125,13 @@ class _Span:
 
 
 @dataclass(frozen=True, slots=True)
+class _Moment:
+    kind: str
+    time: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Wait:
     """How long the replicas of a gang waited for capacity; `until` is None while they do."""
 
@@ -90,8 +139,8 @@ class _Wait:
     until: datetime | None
 
 
-def gantt(case: Diagnostics, now: datetime) -> Gantt:
-    """The chart of a job's replicas."""
+def gantt(case: Diagnostics, now: datetime, preferred: Collection[str] = ()) -> Gantt:
+    """The chart of a job's replicas. If it has more than `MAX_REPLICAS`, it has the preferred ones of them first."""
     gang = case.gangs[0] if case.gangs else None
     wait = _wait(gang) if gang is not None else None
     end = min(now, parse_time_or_none(status_of(case.seen.job).completion_time) or now)
@@ -101,6 +150,7 @@ def gantt(case: Diagnostics, now: datetime) -> Gantt:
         if reason in BLOCKING_REASONS and end == now
     }
     spans: dict[str, list[_Span]] = {}
+    moments: dict[str, list[_Moment]] = {}
     for replica, earlier_events in _earlier_pods(case):
         spans.setdefault(replica, []).extend(_spans_of_events(earlier_events, now))
     events = _events_by_pod(case.events)
@@ -109,17 +159,28 @@ def gantt(case: Diagnostics, now: datetime) -> Gantt:
             pod_events = events.get(pod["metadata"].get("uid", ""), ())
             pod_spans = _spans(pod, pod_events, wait, blocked.get(replica, ""), end, now)
             spans.setdefault(replica, []).extend(pod_spans)
+            moments.setdefault(replica, []).extend(_evictions(pod))
     if gang is not None and wait is not None:
         for replica in {*spans, *_members(gang)}:
             queued = _Span(WAITING, wait.since, wait.until or max(end, wait.since), "waits for capacity as a gang")
             spans[replica] = [queued, *spans.get(replica, ())]
-    return _chart({replica: _with_restarts(of_replica) for replica, of_replica in spans.items() if of_replica}, now)
+    spans = {replica: _with_pauses(of_replica, case, end) for replica, of_replica in spans.items() if of_replica}
+    for replica, of_replica in spans.items():
+        moments.setdefault(replica, []).extend(_restarts(of_replica))
+    return _chart(spans, moments, list(_moments_of_job(case)), now, preferred)
 
 
-def _chart(spans: Mapping[str, Sequence[_Span]], now: datetime) -> Gantt:
+def _chart(
+    spans: Mapping[str, Sequence[_Span]],
+    moments: Mapping[str, Sequence[_Moment]],
+    of_job: Sequence[_Moment],
+    now: datetime,
+    preferred: Collection[str],
+) -> Gantt:
     if not spans:
         return Gantt((), None, now)
-    names = sorted(spans, key=lambda name: (kind_of(name), index_of(name) or 0))
+    names = sorted(spans, key=lambda name: (name not in preferred, kind_of(name), index_of(name) or 0))[:MAX_REPLICAS]
+    names.sort(key=lambda name: (kind_of(name), index_of(name) or 0))
     begin = min(span.start for of_replica in spans.values() for span in of_replica)
     end = max(span.end for of_replica in spans.values() for span in of_replica)
     seconds = max(1.0, (end - begin).total_seconds())
@@ -127,18 +188,106 @@ def _chart(spans: Mapping[str, Sequence[_Span]], now: datetime) -> Gantt:
     def share(moment: datetime) -> float:
         return round(100 * (moment - begin).total_seconds() / seconds, 2)
 
+    def marks(found: Iterable[_Moment]) -> list[Mark]:
+        """The newest of those within the chart, one of each kind and second."""
+        by_second = {(each.kind, int(each.time.timestamp())): each for each in found if begin <= each.time <= end}
+        newest = sorted(by_second.values(), key=lambda each: each.time)[-MAX_MARKS:]
+        return [Mark(each.kind, share(each.time), each.text, format_time(each.time)) for each in newest]
+
     rows = [
-        ReplicaBars(name, [Bar(span.phase, share(span.start), share(span.end), span.text) for span in spans[name]])
-        for name in names[:MAX_REPLICAS]
+        ReplicaBars(
+            name,
+            [Bar(span.phase, share(span.start), share(span.end), span.text) for span in spans[name]],
+            marks(moments.get(name, ())),
+        )
+        for name in names
     ]
-    shown = {bar.phase for row in rows for bar in row.bars}
-    return Gantt(rows, begin, end, len(names) - len(rows), [phase for phase in (*PHASES, RESTART) if phase in shown])
+    job_marks = marks(of_job)
+    phases = {bar.phase for row in rows for bar in row.bars}
+    kinds = {mark.kind for marked in (job_marks, *(row.marks for row in rows)) for mark in marked}
+    return Gantt(
+        rows,
+        begin,
+        end,
+        len(spans) - len(rows),
+        [phase for phase in PHASES if phase in phases],
+        job_marks,
+        [kind for kind in MARKS if kind in kinds],
+        [Tick(share(time), text) for time, text in _ticks(begin, end)],
+    )
 
 
-def _with_restarts(spans: Sequence[_Span]) -> list[_Span]:
+def _ticks(begin: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+    """Round times between both, and their texts in UTC; the date where another day begins."""
+    seconds = (end - begin).total_seconds()
+    step = next((step for step in _TICKS if seconds / step <= _MAX_TICKS), 0) or int(seconds / _MAX_TICKS)
+    first = -(-begin.timestamp() // step) * step
+    before = begin.astimezone(UTC).date()
+    for index in range(_MAX_TICKS + 1):
+        time = datetime.fromtimestamp(first, UTC) + timedelta(seconds=index * step)
+        if time > end:
+            return
+        shown = "%H:%M:%S" if step < 60 else "%H:%M" if time.date() == before and step < 86400 else "%b %d %H:%M"
+        before = time.date()
+        yield time, time.strftime(shown)
+
+
+def _with_pauses(spans: Sequence[_Span], case: Diagnostics, end: datetime) -> list[_Span]:
+    """Adds the pauses after pods that were deleted because their programs had failed, unless the job was suspended."""
+    has_restarted = any(event.get("reason") == reasons.RESTARTED for event in case.events)
+    stops = [
+        moment
+        for event in case.events
+        if event.get("reason") in (reasons.SUSPENDED, reasons.RESUMED)
+        and (moment := parse_time_or_none(event_time(event)))
+    ]
+    is_restarting = any(each.type == RESTARTING and each.status == "True" for each in case.seen.conditions)
+    ordered = sorted(spans, key=_start)
+    pauses = []
+    for span in (each for each in ordered if each.phase == EARLIER and has_restarted):
+        following = [each.start for each in ordered if each.start > span.start]
+        until = min(following, default=end if is_restarting else span.end)
+        if until > span.end and not any(span.end <= stop <= until for stop in stops):
+            pauses.append(_Span(BLOCKED, span.end, until, "waits before it is started again"))
+    return [*spans, *pauses]
+
+
+def _restarts(spans: Sequence[_Span]) -> list[_Moment]:
+    """The begin of each run after an earlier one."""
     runs = sorted((span for span in spans if span.phase in (RUNNING, SUCCEEDED, FAILED, EARLIER)), key=_start)
-    marks = [_Span(RESTART, run.start, run.start, f"restart {number}") for number, run in enumerate(runs[1:], 1)]
-    return [*spans, *marks]
+    return [_Moment(RESTART, run.start, f"restart {number}") for number, run in enumerate(runs[1:], 1)]
+
+
+def _evictions(pod: Object) -> Iterator[_Moment]:
+    for condition in pod.get("status", {}).get("conditions") or ():
+        time = parse_time_or_none(condition.get("lastTransitionTime"))
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True" and time is not None:
+            text = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
+            yield _Moment(PREEMPTION, time, shortened(text or "evicted"))
+
+
+def _moments_of_job(case: Diagnostics) -> Iterator[_Moment]:
+    status, uid = status_of(case.seen.job), case.seen.metadata.uid
+    found: list[tuple[str, str | None, str]] = []
+    if (checkpoint := status.checkpoint) is not None:
+        found.append((CHECKPOINT, checkpoint.time, f"saved {named(checkpoint)}"))
+        if (restored := checkpoint.restored) is not None:
+            found.append((CHECKPOINT, restored.time, f"training {restored_text(restored)}"))
+    found += [(RESIZE, gang.get("status", {}).get("lastResizeTime"), "the gang was resized") for gang in case.gangs[:1]]
+    found += [
+        (kind, condition.last_transition_time, condition.message)
+        for condition in case.seen.conditions
+        if condition.status == "True" and (kind := _MARK_OF_REASON.get(condition.type))
+    ]
+    for event in case.events:
+        kind = _MARK_OF_REASON.get(event.get("reason", ""))
+        if kind and (event.get("involvedObject") or {}).get("uid") == uid:
+            found += [
+                (kind, time, event.get("message", "")) for time in (event_time(event), event.get("lastTimestamp"))
+            ]
+    for kind, text_of_time, text in found:
+        if (time := parse_time_or_none(text_of_time)) is not None:
+            yield _Moment(kind, time, shortened(text))
 
 
 def _start(span: _Span) -> datetime:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, StreamingResponse
@@ -38,12 +39,21 @@ async def hold(places: Places, person: str, work: Coroutine[Any, Any, ResultT]) 
 
 
 class EventStream:
-    """An ASGI response of server-sent events. `parts` are closed at its end, however it ends."""
+    """An ASGI response of server-sent events, or of another type. `parts` are closed at its end, however it ends."""
 
-    def __init__(self, parts: AsyncGenerator[bytes, None], places: Places, person: str) -> None:
+    def __init__(
+        self,
+        parts: AsyncGenerator[bytes, None],
+        places: Places,
+        person: str,
+        media_type: str = "text/event-stream",
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._parts = parts
         self._places = places
         self._person = person
+        self._media_type = media_type
+        self._headers = {**_HEADERS, **headers}
         self._has_started = self._is_complete = False
 
     async def __call__(
@@ -57,7 +67,7 @@ class EventStream:
             await send(message)
             self._is_complete = message["type"] == "http.response.body" and not message.get("more_body")
 
-        response = StreamingResponse(self._parts, media_type="text/event-stream", headers=_HEADERS)
+        response = StreamingResponse(self._parts, media_type=self._media_type, headers=self._headers)
         try:
             writing = await hold(self._places, self._person, response(scope, receive, send_noted))
         finally:

@@ -41,6 +41,8 @@ _REQUESTS = "requests."
 QuotaLookup = Callable[[str], Sequence[ResourceQuota]]
 # Returns what the known pods of a namespace request.
 UsageLookup = Callable[[str], Amounts]
+# The beginning of the message of a gang that waits for quota.
+WAITS_FOR_QUOTA = "waits for quota"
 
 
 def unknown_usage(_: str) -> Amounts:
@@ -102,7 +104,7 @@ class QuotaShortage:
         parts = (
             f"{shortage.requested} {_TIMES} {shortage.resource}, {shortage.available} left" for shortage in self.missing
         )
-        return f"waits for quota: {'; '.join(parts)}"
+        return f"{WAITS_FOR_QUOTA}: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,9 @@ def test_the_last_run_before_a_restart_is_shown_as_failed_with_a_mark_at_the_res
     ended = {"terminated": {"startedAt": at(20), "finishedAt": at(40), "exitCode": 1}}
     container = {"lastState": ended, "state": {"running": {"startedAt": at(60)}}}
     bars = phases(pod(0, scheduled=10, **container))["worker-0"]
-    assert bars[1:] == [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 40.0), (RUNNING, 60.0, 100.0), (RESTART, 60.0, 60.0)]
+    assert bars[1:] == [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 40.0), (RUNNING, 60.0, 100.0)]
+    (row,) = chart(pod(0, scheduled=10, **container)).rows
+    assert [(mark.kind, mark.at, mark.time) for mark in row.marks] == [(RESTART, 60.0, at(60))]
 
 
 def test_a_run_that_ended_well_has_succeeded() -> None:
@@ -180,15 +182,14 @@ def test_a_pull_that_does_not_end_lasts_until_now() -> None:
 
 def test_pods_that_were_deleted_are_shown_as_their_events_tell() -> None:
     earlier = [event("Scheduled", 5, "old"), event("Started", 10, "old"), event("Killing", 30, "old")]
-    bars = phases(pod(0, created=40, scheduled=50, state={"running": {"startedAt": at(60)}}), events=earlier)[
-        "worker-0"
-    ]
+    (row,) = chart(pod(0, created=40, scheduled=50, state={"running": {"startedAt": at(60)}}), events=earlier).rows
+    bars = [(bar.phase, bar.start, bar.end) for bar in row.bars]
     seconds = 95 / 100  # the chart begins with the first event
     assert bars[:2] == [
         (PREPARING, 0.0, round(5 / seconds, 2)),
         (EARLIER, round(5 / seconds, 2), round(25 / seconds, 2)),
     ]
-    assert bars[-1][0] == RESTART
+    assert [mark.kind for mark in row.marks] == [RESTART]
 
 
 def test_replicas_beyond_the_limit_are_counted() -> None:

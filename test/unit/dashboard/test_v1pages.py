@@ -355,7 +355,8 @@ def test_the_queue_leads_to_the_job_of_a_gang(cluster: Cluster, person: Visit) -
     owner = {"kind": "PyTorchJob", "name": "train", "uid": "u", "controller": True}
     gang = {"metadata": {"name": "train-gang", "ownerReferences": [owner]}, "spec": {"members": []}}
     cluster.put(GANGS.path("team"), {**gang, "status": {"phase": "Waiting", "position": 1, "message": "no room"}})
-    assert f'<a href="{PAGE}">PyTorchJob/train</a>' in person.page("/queue?namespace=team")
+    link = f'<a href="{PAGE}">train</a> <span class="minor">PyTorchJob in team</span>'
+    assert link in person.page("/queue?namespace=team")
 
 
 def test_the_cluster_page_has_the_pods_of_a_job(cluster: Cluster, person: Visit) -> None:
@@ -363,9 +364,8 @@ def test_the_cluster_page_has_the_pods_of_a_job(cluster: Cluster, person: Visit)
     cluster.pod(job, "worker-0", "pytorchjob-controller", phase="Running")
     cluster.change(f"{PODS}/train-worker-0", {"spec": {"nodeName": "n1", "containers": []}})
     cluster.fail(403, "Forbidden", part="/api/v1/nodes")
-    assert f'<a href="{PAGE}">train</a> <span class="minor">team, 1 pod</span>' in person.page(
-        "/cluster?namespace=team"
-    )
+    link = f'<a href="{PAGE}">train</a> <span class="minor">team</span></span> <span class="minor">1 pod</span>'
+    assert link in person.page("/cluster?namespace=team")
 
 
 def test_no_log_is_read_for_charts(cluster: Cluster, person: Visit) -> None:

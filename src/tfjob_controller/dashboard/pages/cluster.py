@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tfjob_controller.api.common.quantity import amount_from, is_bytes
+from tfjob_controller.api.common.quantity import amount_from, is_bytes, quantity_of
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.usage import NodeUsage, by_zone, read_usage
+from tfjob_controller.client.usage import ClusterUsage, JobUsage, NodeUsage, by_zone, read_usage
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
+
+_NATIVE = ("cpu", "memory", "pods")
+# A bar of at most this many devices shows each of them.
+_MAX_PIECES = 16
+# The jobs of a node that are shown before those that unfold.
+_FIRST_JOBS = 6
 
 
 async def cluster_page(request: Request) -> Response:
@@ -27,36 +35,120 @@ async def cluster_page(request: Request) -> Response:
         notice = f"{rendering.message_of(error, user.origin)}."
         return rendering.page(request, "cluster.html", shown=None, notice=notice, namespace=namespace)
     shares = {node.node: _shares(node) for node in usage.nodes or ()}
-    shown = {"usage": usage, "shares": shares, "zones": by_zone(usage)}
+    shown = {
+        "shares": shares,
+        "totals": _totals(usage.nodes or ()),
+        "nodes": len(usage.nodes or ()),
+        "zones": [(zone, sorted(names, key=lambda name: _rank(name, shares))) for zone, names in by_zone(usage)],
+        "holdings": _holdings(usage),
+        "first_jobs": _FIRST_JOBS,
+    }
     notice = f"Free capacity is not shown: {why}." if why else ""
     return rendering.page(request, "cluster.html", shown=shown, notice=notice, namespace=namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One resource of a node: the used share and the share reserved for gangs, in percent, and both as text."""
+    """One resource of a node or of all: the used share and the share reserved for gangs, in percent, and texts.
+
+    `pieces` is the number of devices if a bar can show each of them, else 0.
+    """
 
     resource: str
     used: float
     reserved: float
     text: str
+    free: str
+    total: str
+    pieces: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingText:
+    """What one job holds on a node, devices first; `KIND/NAME` in two parts."""
+
+    namespace: str
+    kind: str
+    name: str
+    text: str
+    is_deleted: bool
 
 
 def _shares(node: NodeUsage) -> list[Share]:
     """Devices come first."""
-    shares = []
-    for resource, text in node.allocatable.items():
-        if (total := amount_from(resource, text)) and (resource in ("cpu", "memory", "pods") or "/" in resource):
-            free, reserved = node.free.get(resource, "0"), node.reserved.get(resource, "")
-            kept = amount_from(resource, reserved) if reserved else 0
-            taken = total - amount_from(resource, free) - kept
-            summary = f"{_readable(resource, free)} of {_readable(resource, text)} free"
-            if kept:
-                summary += f", {_readable(resource, reserved)} reserved"
-            shares.append(Share(resource, round(100 * taken / total, 1), round(100 * kept / total, 1), summary))
-    return sorted(shares, key=lambda share: ("/" not in share.resource, share.resource))
+    return _ordered(
+        _share(resource, *(_amount(resource, amounts) for amounts in (node.allocatable, node.free, node.reserved)))
+        for resource in node.allocatable
+    )
 
 
-def _readable(resource: str, text: str) -> str:
-    """Returns the quantity; bytes as `11.4Gi`, since nodes count them in Ki."""
-    return f"{amount_from(resource, text) / 2**30:.1f}Gi" if is_bytes(resource) else text
+def _totals(nodes: Iterable[NodeUsage]) -> list[Share]:
+    """The resources of all nodes together; devices come first."""
+    total, free, reserved = Counter[str](), Counter[str](), Counter[str]()
+    for node in nodes:
+        for resource in node.allocatable:
+            total[resource] += _amount(resource, node.allocatable)
+            free[resource] += _amount(resource, node.free)
+            reserved[resource] += _amount(resource, node.reserved)
+    return _ordered(_share(resource, total[resource], free[resource], reserved[resource]) for resource in total)
+
+
+def _amount(resource: str, amounts: Mapping[str, str]) -> int:
+    return amount_from(resource, amounts.get(resource) or "0")
+
+
+def _ordered(shares: Iterable[Share | None]) -> list[Share]:
+    return sorted(filter(None, shares), key=lambda share: ("/" not in share.resource, share.resource))
+
+
+def _share(resource: str, total: int, free: int, reserved: int) -> Share | None:
+    """None for a resource that there is not, or that nobody looks for."""
+    if total <= 0 or not (resource in _NATIVE or "/" in resource):
+        return None
+    free_text, total_text = _readable(resource, free), _readable(resource, total)
+    summary = f"{free_text} of {total_text} free"
+    if reserved:
+        summary += f", {_readable(resource, reserved)} reserved"
+    used, kept = (round(100 * amount / total, 1) for amount in (total - free - reserved, reserved))
+    pieces = total if "/" in resource and total <= _MAX_PIECES else 0
+    return Share(resource, used, kept, summary, free_text, total_text, pieces)
+
+
+def _readable(resource: str, amount: int) -> str:
+    """The quantity; bytes as `11.4Gi` or `16Mi`, since nodes count them in Ki, and CPUs without thousandths."""
+    if is_bytes(resource):
+        return f"{amount / 2**30:.1f}Gi" if amount >= 2**29 else f"{amount / 2**20:.0f}Mi"
+    return f"{amount / 1000:.4g}" if resource == "cpu" else quantity_of(resource, amount)
+
+
+def _rank(name: str, shares: Mapping[str, Sequence[Share]]) -> tuple[bool, str]:
+    """Nodes with devices come first."""
+    return not any("/" in share.resource for share in shares.get(name, ())), name
+
+
+def _holdings(usage: ClusterUsage) -> Mapping[str, Sequence[HoldingText]]:
+    """What the jobs on each node hold, in descending order of devices."""
+    by_node: dict[str, list[JobUsage]] = {}
+    for holding in usage.holdings:
+        by_node.setdefault(holding.node, []).append(holding)
+    return {
+        node: [_holding_text(holding) for holding in sorted(holdings, key=lambda each: -_devices(each))]
+        for node, holdings in by_node.items()
+    }
+
+
+def _devices(holding: JobUsage) -> int:
+    return sum(amount_from(resource, text) for resource, text in holding.requests.items() if "/" in resource)
+
+
+def _holding_text(holding: JobUsage) -> HoldingText:
+    kind, _, name = holding.job.partition("/")
+    pods = len(holding.replicas)
+    devices = [f"{text} {resource}" for resource, text in holding.requests.items() if "/" in resource]
+    others = [
+        f"{_readable(resource, amount)} {resource}"
+        for resource in ("cpu", "memory")
+        if (amount := _amount(resource, holding.requests))
+    ]
+    text = ", ".join([f"{pods} pod{'' if pods == 1 else 's'}", *devices, *others])
+    return HoldingText(holding.namespace, kind, name, text, holding.deleted)

@@ -1,43 +1,34 @@
-"""The page of one job: why it does or does not run, its replicas over time, logs, manifest, and what may be changed.
-
-The diagnosis, the timeline and the description are those of `client.diagnostics`, as `kubectl tfjob` prints them.
-"""
+"""The page of one job: why it does or does not run, its charts, logs and replicas, and what may be changed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from tfjob_controller.client.diagnostics.collection import collect_diagnostics
-from tfjob_controller.client.diagnostics.description import reported_text, sections_of, summary
-from tfjob_controller.client.diagnostics.diagnosis import diagnose
-from tfjob_controller.client.diagnostics.timeline import fold_entries, timeline
+from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
-from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.dashboard.manifesttext import manifest_text
 from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logged_series
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
-from tfjob_controller.dashboard.pages.logstream import stream_log
-from tfjob_controller.dashboard.shownuse import ShownUse
+from tfjob_controller.dashboard.pages.jobview import parts_of, seen_job, view_of
+from tfjob_controller.dashboard.pages.logstream import LogChoice, check_log, log_file, stream_log
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
-from tfjob_controller.kube.requester import server_now
 
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5
-_MAX_TIMELINE = 200
 # The lines of the log that the charts are made of.
 _METRIC_LINES = 5000
 
@@ -47,20 +38,22 @@ async def job_page(request: Request) -> Response:
     try:
         job = await rendering.read(request, lambda: _job(request))
         manifest = _manifest_reader(request)
-        async with rendering.services(request).feeds.job(user, WatchedJob.of(job.snapshot)) as watch:
+        watched = await rendering.read(request, lambda: _watched(user, job))
+        async with rendering.services(request).feeds.job(user, watched) as watch:
             view = (await rendering.read(request, lambda: _content(watch, user, lambda: job, manifest))).html
         allowed = await rendering.read(request, lambda: _allowed_actions(user, job))
-        replicas = await rendering.read(request, lambda: sorted(_replicas(job)))
+        replicas = await rendering.read(request, lambda: _replicas(user, job))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    return rendering.page(request, "job.html", job=job, view=view, allowed=allowed, replicas=replicas)
+    head, details = parts_of(view)
+    return rendering.page(request, "job.html", job=job, head=head, details=details, allowed=allowed, replicas=replicas)
 
 
 async def job_events(request: Request) -> Response | EventStream:
     """What the page shows of the job, again after each change; why it cannot be read while the API server is away."""
     user, first = rendering.user_of(request), None
     try:
-        first = await rendering.read(request, lambda: WatchedJob.of(_job(request).snapshot))
+        first = await rendering.read(request, lambda: _watched(user, _job(request)))
     except (ApiError, ClientError) as error:
         if not rendering.is_temporary(error):
             return rendering.problem_page(request, error, user.origin)
@@ -69,7 +62,7 @@ async def job_events(request: Request) -> Response | EventStream:
         job = first
         while job is None:
             try:
-                job = await rendering.read(request, lambda: WatchedJob.of(_job(request).snapshot))
+                job = await rendering.read(request, lambda: _watched(user, _job(request)))
             except (ApiError, ClientError) as error:
                 yield rendering.event("job", rendering.problem(error, user.origin))
                 await asyncio.sleep(rendering.CHECK_SECONDS)
@@ -84,14 +77,28 @@ async def job_events(request: Request) -> Response | EventStream:
 
 
 async def log_events(request: Request) -> Response | EventStream:
-    """The lines of a replica's log as they are printed."""
+    """The lines of a container's log as they are printed."""
     user = rendering.user_of(request)
     try:
         job = await rendering.read(request, lambda: _job(request))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    replica = request.query_params.get("replica", "")[:100]
-    return EventStream(stream_log(request, job, replica), rendering.services(request).logs, user.person)
+    lines = stream_log(request, job, LogChoice.of(request.query_params))
+    return EventStream(lines, rendering.services(request).logs, user.person)
+
+
+async def log_download(request: Request) -> Response | EventStream:
+    """A container's log as a file, without its colours being changed."""
+    user, choice = rendering.user_of(request), LogChoice.of(request.query_params)
+    try:
+        job = await rendering.read(request, lambda: _job(request))
+        await rendering.read(request, lambda: check_log(job, choice))
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, user.origin)
+    has_times = request.query_params.get("timestamps") == "true"
+    headers = {"Content-Disposition": f'attachment; filename="{choice.file_name(job.name)}"'}
+    pieces = log_file(request, job, choice, has_times=has_times)
+    return EventStream(pieces, rendering.services(request).logs, user.person, "text/plain; charset=utf-8", headers)
 
 
 async def metrics(request: Request) -> Response:
@@ -99,9 +106,10 @@ async def metrics(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
         job = await rendering.read(request, lambda: _job(request))
+        watched = await rendering.read(request, lambda: _watched(user, job))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    async with rendering.services(request).feeds.job(user, WatchedJob.of(job.snapshot)) as watch:
+    async with rendering.services(request).feeds.job(user, watched) as watch:
         logged = await rendering.services(request).logged.get(user, job.uid, lambda: _logged(job))
         return JSONResponse([asdict(series) for series in charts(logged, watch.reported.series())])
 
@@ -143,7 +151,7 @@ def _logged(job: Job) -> Sequence[MetricSeries]:
     if not (names := job.snapshot.kind.logged_metrics_of(job.snapshot.job)):
         return ()
     try:
-        lines = job.logs(tail=_METRIC_LINES, max_line_bytes=MAX_LINE_BYTES)
+        lines = job.logs(tail=_METRIC_LINES, max_line_bytes=MAX_LINE_BYTES, timestamps=True)
         return logged_series((line.text for line in lines), names)
     except (ApiError, ClientError):
         return ()
@@ -161,7 +169,7 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     resource = kind.resource
     actions = set()
     if user.may("patch", resource, job.namespace) and not ended:
-        actions.add("resume" if job.snapshot.job.spec.suspend else "suspend")
+        actions |= {"resume", "suspend"}  # the page shows the one that its state allows
         if kind.has_members(job.snapshot.job):
             actions.add("scale")
     if user.may("create", resource, job.namespace):
@@ -171,8 +179,15 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     return frozenset(actions)
 
 
-def _replicas(job: Job) -> list[str]:
-    return [replica.replica for replica in job.describe().replicas]
+def _watched(user: User, job: Job) -> WatchedJob:
+    """Without pods for those who may not watch them, whose watch would fail again and again."""
+    watched = WatchedJob.of(job.snapshot)
+    return watched if user.may("watch", PODS, job.namespace) else replace(watched, child_selector="")
+
+
+def _replicas(user: User, job: Job) -> list[str]:
+    """The replicas whose logs can be chosen, the chief first."""
+    return [replica.replica for replica in seen_job(user, job).description.replicas]
 
 
 def _same_job(request: Request, known: WatchedJob) -> Job:
@@ -192,7 +207,7 @@ def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Cal
     """What the page shows of the job, and why it may be old."""
     problems, view = watch.problems, ""
     try:
-        view = watch.content(lambda: _view(user, read(), manifest, watch.use))
+        view = watch.content(lambda: view_of(user, read(), manifest, watch.use))
     except (ApiError, ClientError) as error:
         if not (rendering.is_temporary(error) and watch.last_content):
             raise
@@ -212,26 +227,3 @@ def _manifest_reader(request: Request) -> Callable[[Job], str]:
             return f"# Not shown: {error}"
 
     return read
-
-
-def _view(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse) -> str:
-    description = job.describe()
-    case = collect_diagnostics(user.requester, job.snapshot, user.controller_namespace)
-    now = server_now(user.requester)
-    entries = fold_entries(timeline(case))
-    return rendering.render(
-        "job_view.html",
-        job=job,
-        now=now,
-        diagnosis=diagnose(case, now),
-        reported=reported_text(description, now),
-        summary=summary(description),
-        description=description,
-        sections=sections_of(description, now),
-        chart=gantt(case, now),
-        entries=entries[-_MAX_TIMELINE:],
-        hidden_entries=max(0, len(entries) - _MAX_TIMELINE),
-        unread=case.unread,
-        manifest=manifest(job),
-        use=use,
-    )

@@ -26,6 +26,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
+from tfjob_controller.client.holders import Waits
 from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.client.statusreports import StatusReport
@@ -53,6 +54,8 @@ _MAX_READINGS = 100
 _READING_SECONDS = 1.5
 # metrics-server and exporters measure every 15 to 30 seconds; the half hour before changes slowly.
 _USE_SECONDS, _IDLE_SECONDS = 10.0, 60.0
+# For what changes slowly and takes all pods of the cluster to read.
+_SLOW_READING_SECONDS = 10.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -68,8 +71,8 @@ class Readings(Generic[ReadT]):
     For the event loop's thread.
     """
 
-    def __init__(self, clock: Clock, turns: PersonTurns, kept_seconds: float = _READING_SECONDS) -> None:
-        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, kept_seconds, timer=clock.monotonic)
+    def __init__(self, clock: Clock, turns: PersonTurns, seconds: float = _READING_SECONDS) -> None:
+        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, seconds, timer=clock.monotonic)
         self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
         self._turns = turns
 
@@ -138,6 +141,7 @@ class Services:
     forms: Places
     logged: Readings[Sequence[MetricSeries]]
     queues: Readings[GangQueue]
+    waits: Readings[Waits]
     usages: Readings[tuple[ClusterUsage, str]]
     reports: Readings[Sequence[StatusReport]]
     uses: Readings[ShownUse]
@@ -162,24 +166,24 @@ class Services:
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
         queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
-        metrics = Readings[Any](clock, logged)
+        waits = Readings[Any](clock, reads, _SLOW_READING_SECONDS)
         use = turns("use", bounds.use)
-        uses, idle = Readings[Any](clock, use, _USE_SECONDS), Readings[Any](clock, use, _IDLE_SECONDS)
         return Services(
-            feeds,
-            reads,
-            yaml,
-            streams,
-            logs,
-            forms,
-            metrics,
-            queues,
-            usages,
-            reports,
-            uses,
-            idle,
-            prometheus,
-            log_in_again,
+            feeds=feeds,
+            reads=reads,
+            yaml=yaml,
+            streams=streams,
+            logs=logs,
+            forms=forms,
+            logged=Readings[Any](clock, logged),
+            queues=queues,
+            waits=waits,
+            usages=usages,
+            reports=reports,
+            uses=Readings[Any](clock, use, _USE_SECONDS),
+            idle=Readings[Any](clock, use, _IDLE_SECONDS),
+            prometheus=prometheus,
+            log_in_again=log_in_again,
         )
 
 

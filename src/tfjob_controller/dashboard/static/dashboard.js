@@ -1,6 +1,8 @@
 // What htmx does not do: reports a lost connection and the selection of a filter, pauses a page that is hidden, and shows logs
 // and charts.
 import { showCharts } from "./charts.js";
+import { showComparison } from "./compare.js";
+import { showJob } from "./job.js";
 import { showLog } from "./log.js";
 import { keepEdits } from "./newjob.js";
 import { Stream, found, lost, say } from "./stream.js";
@@ -23,7 +25,8 @@ document.addEventListener("htmx:afterSwap", (event) => {
 htmx.createEventSource = (url) => new Stream(url);
 
 // What a person has opened stays open when the server sends a new state, which does not contain that.
-Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, each) => !(name === "open" && each.tagName === "DETAILS");
+const isKept = (name, each) => (name === "open" && each.tagName === "DETAILS") || (name === "aria-pressed" && each.dataset.replica);
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, each) => !isKept(name, each);
 
 // Ages grow between the server's answers, in its units and by its clock.
 const AGE_UNITS = [[120, 1, "s"], [7200, 60, "m"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
@@ -38,5 +41,7 @@ setInterval(() => {
 }, 1000);
 
 keepEdits();
+showJob();
 showLog();
 showCharts();
+showComparison();

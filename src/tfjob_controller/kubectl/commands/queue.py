@@ -9,6 +9,7 @@ from datetime import datetime
 from tfjob_controller.api.common.quantity import amount_from, quantity_of
 from tfjob_controller.api.gang import Missing
 from tfjob_controller.client.gangqueue import GangQueue, held_text, read_queue, report_origin, share_text
+from tfjob_controller.client.holders import Waits, end_text, read_waits, start_text
 from tfjob_controller.client.text import age
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.requester import server_now
@@ -69,12 +70,46 @@ def request_rows(queue: GangQueue, *, with_namespace: bool) -> tuple[list[str], 
 
 
 def share_rows(queue: GangQueue) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells of what the gangs of each namespace hold."""
+    """Headers and cells of what the gangs of each namespace hold; weights as far as the user may read them."""
+    with_weights = any(share.weight is not None for share in queue.shares)
     rows = [
-        [share.namespace, str(share.running), str(share.waiting), share_text(share), held_text(share)]
+        [
+            share.namespace,
+            str(share.running),
+            str(share.waiting),
+            *([_number(share.weight)] if with_weights else []),
+            share_text(share),
+            held_text(share),
+        ]
         for share in queue.shares
     ]
-    return ["Namespace", "Running", "Waiting", "Share", "Held"], rows
+    return ["Namespace", "Running", "Waiting", *(["Weight"] if with_weights else []), "Share", "Held"], rows
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def holder_rows(waits: Waits, now: datetime) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells of who holds what each gang lacks, and when the gang may start."""
+    rows = []
+    for (namespace, name), wait in waits.items():
+        gang = f"{namespace}/{name}"
+        start = start_text(wait.start, now)
+        for lack in wait.lacks:
+            held = f"{lack.resource}: "
+            rows += [
+                [gang, f"{held}{holder.amount}", f"{holder.namespace}/{holder.job}", end_text(holder, now)]
+                for holder in lack.holders
+            ]
+            if lack.more:
+                rows.append([gang, held.rstrip(), f"{lack.more} more jobs", ""])
+            if lack.others:
+                rows.append([gang, f"{held}{lack.others}", "pods of no job", ""])
+            if wait.is_partial:
+                rows.append([gang, held.rstrip(), "others may hold the rest, which you may not see", ""])
+        rows.append([gang, "", "(may start)", start])
+    return ["Gang", "Holds", "By", "Ends"], rows
 
 
 def _missing(missing: Sequence[Missing]) -> str:
@@ -109,6 +144,10 @@ def show_queue(session: Session, parsed: Namespace) -> int:
     if wide and queue.shares:
         screen.heading("Shares")
         screen.table(*share_rows(queue), with_headers=with_headers)
+    if wide and queue.waiting:
+        screen.heading("Who holds what waiting gangs lack")
+        waits = read_waits(session.requester, session.scope, session.client.kinds(), now)
+        screen.table(*holder_rows(waits, now), with_headers=with_headers)
     if not queue.waiting:
         print_notice(session.aimed(f"No gang waits; {summary(queue)}{report_origin(queue, now)}."))
     else:

@@ -15,9 +15,10 @@ from tfjob_controller.api.common.cluster import Node, NodeStatus
 from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member, Missing, NodePlacement, Preemption
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.gangqueue import queue_of, read_queue
+from tfjob_controller.client.holders import Holder, Lack, Start, Wait
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import ObjectMeta, OwnerReference
-from tfjob_controller.kubectl.commands.queue import request_rows, rows_of, share_rows, summary
+from tfjob_controller.kubectl.commands.queue import holder_rows, request_rows, rows_of, share_rows, summary
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -137,8 +138,9 @@ def test_the_share_of_a_namespace_is_that_of_the_resource_of_which_it_holds_most
 
 def test_without_the_right_to_list_nodes_shares_are_not_known() -> None:
     gangs = msgspec.json.encode({"metadata": {}, "items": [running("a", "team", workers=2)]})
-    (share,) = read_queue(ScriptedRequester(gangs, ApiError(403, "Forbidden", "no")), "team").shares
-    assert (share.share, share.held) == (None, {"cpu": "2", "nvidia.com/gpu": "2"})
+    refused = ApiError(403, "Forbidden", "no")
+    (share,) = read_queue(ScriptedRequester(gangs, refused, refused), "team").shares
+    assert (share.share, share.weight, share.held) == (None, None, {"cpu": "2", "nvidia.com/gpu": "2"})
 
 
 def test_the_missing_amount_of_each_resource_is_named() -> None:
@@ -155,3 +157,40 @@ def test_the_missing_amount_of_each_resource_is_named() -> None:
         "12500m cpu (3500m of 16 free), 48Gi memory (16Gi of 64Gi free), 8 nvidia.com/gpu (0 of 8 free), "
         "x (1 of many free)"
     )
+
+
+def test_fair_shares_follow_the_weights_of_all_namespaces() -> None:
+    gangs = [running("a", "team", workers=1), running("b", "other", workers=1)]
+    whole = queue_of(gangs, None, {"team": 3.0, "other": 1.0}, is_whole=True)
+    assert {share.namespace: (share.weight, share.fair) for share in whole.shares} == {
+        "team": (3.0, 75.0),
+        "other": (1.0, 25.0),
+    }
+    headers, rows = share_rows(whole)
+    assert [row[headers.index("Weight")] for row in rows] == ["1", "3"]
+    part = queue_of(gangs, None, {"team": 3.0, "other": 1.0})
+    unread = queue_of(gangs, None, {"team": 3.0}, is_whole=True)
+    assert {share.fair for share in (*part.shares, *unread.shares)} == {None}
+
+
+@pytest.mark.parametrize("annotation", ["2.5", "not a weight"])
+def test_the_weight_is_that_of_the_annotation_and_1_for_an_invalid_one(annotation: str) -> None:
+    gangs = msgspec.json.encode({"metadata": {}, "items": [running("a", "team", workers=2)]})
+    annotations = {"scheduling.kubeflow.org/queue-weight": annotation}
+    space = msgspec.json.encode({"metadata": {"name": "team", "annotations": annotations}})
+    (share,) = read_queue(ScriptedRequester(gangs, ApiError(403, "Forbidden", "no"), space), "team").shares
+    assert (share.weight, share.fair) == (2.5 if annotation == "2.5" else 1.0, None)
+
+
+def test_the_holders_of_what_a_gang_lacks_are_listed_with_their_ends_and_its_start() -> None:
+    holder = Holder("team", "trainjob/large", "6", "2026-01-01T11:00:00Z", "2026-01-01T13:00:00Z", "limit")
+    lack = Lack("nvidia.com/gpu", "8", "2", "6", 25.0, [holder], more=2, others="1")
+    headers, rows = holder_rows({("team", "first"): Wait([lack], Start("2026-01-01T13:00:00Z", "limit"), True)}, NOW)
+    assert headers == ["Gang", "Holds", "By", "Ends"]
+    assert rows == [
+        ["team/first", "nvidia.com/gpu: 6", "team/trainjob/large", "in 60m (limit)"],
+        ["team/first", "nvidia.com/gpu:", "2 more jobs", ""],
+        ["team/first", "nvidia.com/gpu: 1", "pods of no job", ""],
+        ["team/first", "nvidia.com/gpu:", "others may hold the rest, which you may not see", ""],
+        ["team/first", "", "(may start)", "in 60m, by the limits of jobs"],
+    ]

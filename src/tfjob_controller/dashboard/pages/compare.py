@@ -1,0 +1,160 @@
+"""The page that compares jobs: one metric of all in a chart, and their settings side by side.
+
+The chart reads the metrics of each job as the job's own page does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.kinds import kinds_named, status_of
+from tfjob_controller.dashboard.manifesttext import small_manifest
+from tfjob_controller.dashboard.pages import rendering
+from tfjob_controller.dashboard.settingsdiff import compare, settings_of
+from tfjob_controller.dashboard.turns import BusyError
+from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.names import name_violation, namespace_violation
+from tfjob_controller.util.timestamps import parse_time_or_none
+
+MAX_JOBS = 8
+MAX_METRIC = 100
+_ALL = "all"
+# A reference of a kind, a namespace and a name.
+_MAX_REFERENCE = 400
+_MAX_OFFERED = 200
+_CLASSES = {
+    "Pending": "queued",
+    "Running": "running",
+    "Suspended": "suspended",
+    "Succeeded": "done",
+    "Failed": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedJob:
+    """A job on the page, by its reference `KIND/NAMESPACE/NAME`.
+
+    `started` is in seconds since 1970; 0 if that is unknown. `settings` is None for a manifest that is too large.
+    `problem` is why the job cannot be shown; the other fields are those of nothing then.
+    """
+
+    reference: str
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    state: str = ""
+    state_class: str = "suspended"
+    has_ended: bool = False
+    started: float = 0.0
+    settings: Mapping[tuple[str, ...], str] | None = None
+    problem: str = ""
+
+
+async def compare_page(request: Request) -> Response:
+    references = [*dict.fromkeys(each[:_MAX_REFERENCE].strip() for each in request.query_params.getlist("job"))]
+    references = [reference for reference in references if reference]
+    try:
+        namespace = await _namespace(request, references)
+        jobs = await asyncio.gather(*(_compared(request, reference) for reference in references[:MAX_JOBS]))
+        offered = await _offered(request, namespace)
+    except (ApiError, ClientError) as error:
+        return rendering.problem_page(request, error, rendering.user_of(request).origin)
+    shown = [job for job in jobs if not job.problem]
+    is_whole = request.query_params.get("settings") == _ALL
+    with_settings = [job for job in shown if job.settings is not None]
+    return rendering.page(
+        request,
+        "compare.html",
+        jobs=jobs,
+        shown=shown,
+        with_settings=with_settings,
+        comparison=compare([job.settings or {} for job in with_settings], is_whole=is_whole),
+        is_whole=is_whole,
+        offered=[reference for reference in offered if reference not in references],
+        left_out=max(0, len(references) - MAX_JOBS),
+        most=MAX_JOBS,
+        namespace=namespace,
+        metric=request.query_params.get("metric", "")[:MAX_METRIC],
+        address=partial(_address, request, references[:MAX_JOBS]),
+    )
+
+
+def _address(request: Request, references: Sequence[str], without: str = "", settings: str | None = None) -> str:
+    """The address of this comparison without a job, or with other settings shown."""
+    query: list[tuple[str, str]] = [("job", reference) for reference in references if reference != without]
+    kept: Mapping[str, Any] = {
+        "metric": request.query_params.get("metric", "")[:MAX_METRIC],
+        "settings": request.query_params.get("settings", "")[:MAX_METRIC] if settings is None else settings,
+        "namespace": request.query_params.get("namespace"),
+    }
+    query += [(name, value) for name, value in kept.items() if value or (name == "namespace" and value is not None)]
+    return f"/compare?{urlencode(query)}"
+
+
+async def _namespace(request: Request, references: Sequence[str]) -> str:
+    """The namespace whose jobs are offered: that of the first job, if there is one."""
+    if references and references[0].count("/") == 2:
+        namespace = references[0].split("/")[1]
+        if not namespace_violation(namespace):
+            return namespace
+    return await rendering.namespace_of(request)
+
+
+async def _compared(request: Request, reference: str) -> ComparedJob:
+    """One job, or why it cannot be shown: others are shown nevertheless."""
+    user = rendering.user_of(request)
+    try:
+        kind, namespace, name = _parts(reference)
+        return await rendering.read(request, lambda: _job(reference, user.client.job(name, kind, namespace)))
+    except (ApiError, ClientError) as error:
+        if rendering.is_temporary(error) or isinstance(error, BusyError):
+            raise
+        return ComparedJob(reference, problem=rendering.message_of(error, user.origin))
+
+
+def _parts(reference: str) -> tuple[str, str, str]:
+    """Raises `ClientError`."""
+    parts = reference.split("/")
+    if len(parts) != 3 or namespace_violation(parts[1]) or name_violation(parts[2]):
+        raise ClientError("use KIND/NAMESPACE/NAME, such as trainjob/default/train")
+    kind, namespace, name = parts
+    kinds_named(kind)
+    return kind, namespace, name
+
+
+def _job(reference: str, job: Job) -> ComparedJob:
+    snapshot = job.snapshot
+    started, manifest = parse_time_or_none(status_of(snapshot.job).start_time), small_manifest(snapshot)
+    state = snapshot.job.status.summary
+    return ComparedJob(
+        reference,
+        job.kind,
+        job.namespace,
+        job.name,
+        state or "New",
+        _CLASSES.get(state, "suspended"),
+        snapshot.has_ended,
+        started.timestamp() if started is not None else 0.0,
+        None if manifest is None else settings_of(manifest.get("spec", {})),
+    )
+
+
+async def _offered(request: Request, namespace: str) -> Sequence[str]:
+    """References of jobs that may be added, as far as they are known now."""
+    user = rendering.user_of(request)
+    if not await rendering.read(request, lambda: user.may_list_jobs(namespace)):
+        return ()
+    async with rendering.services(request).feeds.jobs(user, namespace) as feed:
+        rows = sorted(feed.rows(), key=lambda row: row.metadata.creation_timestamp or "", reverse=True)
+    return [f"{row.kind}/{row.metadata.namespace}/{row.metadata.name}" for row in rows[:_MAX_OFFERED]]
