@@ -242,13 +242,17 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
 
 
 def read_usage(
-    requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS
+    requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS, *, finds_deleted: bool = True
 ) -> tuple[ClusterUsage, str]:
-    """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`."""
+    """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`.
+
+    Unless it `finds_deleted` jobs, which reads all of them, no job counts as deleted.
+    """
     of_v1 = [kind.resource for kind in kinds if kind.owns_pods]
     nodes, pods, why = _read(requester, namespace, (CHILD_SELECTOR, *([OPERATOR_NAME_LABEL] if of_v1 else [])))
     gangs = _read_gangs(requester) if nodes is not None else ()
-    return cluster_usage(pods, namespace, nodes, gangs, _read_jobs(requester, namespace, of_v1), kinds), why
+    jobs = _read_jobs(requester, namespace, of_v1) if finds_deleted else {}
+    return cluster_usage(pods, namespace, nodes, gangs, jobs, kinds), why
 
 
 class _JobSpec(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 // What htmx does not do: reports a lost connection and the selection of a filter, pauses a page that is hidden, and shows logs
 // and charts.
 import { showCharts } from "./charts.js";
+import { startJobs } from "./jobs.js";
 import { showLog } from "./log.js";
 import { keepEdits } from "./newjob.js";
 import { Stream, found, lost, say } from "./stream.js";
@@ -16,7 +17,7 @@ document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.suc
 document.addEventListener("htmx:afterSwap", (event) => {
   const total = document.getElementById("total");
   if (!total || event.detail.target?.id !== "jobs") return;
-  const counts = document.querySelector("#jobs .counts"), notice = document.querySelector("#jobs .notice");
+  const counts = document.querySelector("#jobs [data-total]"), notice = document.querySelector("#jobs .notice");
   total.textContent = counts ? counts.dataset.total : notice ? notice.textContent : "";
 });
 
@@ -38,5 +39,6 @@ setInterval(() => {
 }, 1000);
 
 keepEdits();
+startJobs();
 showLog();
 showCharts();
