@@ -197,7 +197,7 @@ def test_a_trainjob_that_is_invalid_has_failed() -> None:
 def test_an_init_container_that_fails_again_and_again_needs_somebody() -> None:
     cluster = world(master())
     cluster.settle()
-    failed = terminated(Terminated(1, "Error"), 2, name="init")
+    failed = terminated(Terminated(137, "Error"), 3, name="init")
     cluster.pod(
         "master-0", phase="Pending", init_container_statuses=(failed,), container_statuses=(waiting("PodInitializing"),)
     )

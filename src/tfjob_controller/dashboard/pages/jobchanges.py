@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -19,7 +19,7 @@ from tfjob_controller.kube.names import name_violation, namespace_violation
 
 # Jobs of one request. A page of the list has as many.
 MAX_JOBS = 100
-_CHANGES = {"suspend": Job.suspend, "resume": Job.resume, "delete": Job.delete}
+_CHANGES: Mapping[str, Callable[[Job], object]] = {"suspend": Job.suspend, "resume": Job.resume, "delete": Job.delete}
 _PAST = {"suspend": "Suspended", "resume": "Resumed", "delete": "Deleted"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from functools import cache
 from typing import Any
 
 from starlette.requests import Request
@@ -42,7 +43,7 @@ async def jobs_page(request: Request) -> Response:
             await _first_list(feed)
             kinds = feed.kinds or OWN_KINDS
             allowed = await rendering.read(request, lambda: _allowed_actions(user, selection.namespace, kinds))
-            table = await rendering.read(request, lambda: _table(feed, user, selection, allowed))
+            table = await rendering.read(request, lambda: _table(feed, user, selection, is_selectable=bool(allowed)))
     except (ApiError, ClientError) as error:
         if isinstance(error, BusyError) or rendering.api_error_of(error) is not None:
             return rendering.problem_page(request, error, user.origin)
@@ -62,9 +63,14 @@ async def jobs_events(request: Request) -> Response | EventStream:
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
 
+            @cache
+            def is_selectable() -> bool:
+                return bool(_allowed_actions(user, selection.namespace, feed.kinds or OWN_KINDS))
+
             def content() -> rendering.Content:
-                allowed = _allowed_actions(user, selection.namespace, feed.kinds or OWN_KINDS)
-                return rendering.Content(_table(feed, user, selection, allowed))
+                # Without rows nothing is asked, which may take long.
+                has_boxes = bool(feed.rows()) and is_selectable()
+                return rendering.Content(_table(feed, user, selection, is_selectable=has_boxes))
 
             async for part in rendering.events(request, "jobs", feed, content):
                 yield part
@@ -96,8 +102,11 @@ def _without_rows(request: Request, user: User, selection: Selection, notice: st
 
 
 def _allowed_actions(user: User, namespace: str, kinds: Sequence[ClientKind]) -> Sequence[str]:
-    """What this person may do with jobs of a kind; other buttons, and selections without any, are not shown."""
-    verbs = [verb for verb in _ACTIONS if any(user.may(verb, kind.resource, namespace) for kind in kinds)]
+    """What this person may do with jobs of a kind; nothing while that cannot be asked. Other buttons are not shown."""
+    try:
+        verbs = [verb for verb in _ACTIONS if any(user.may(verb, kind.resource, namespace) for kind in kinds)]
+    except (ApiError, ClientError):
+        return ()
     return [action for verb in verbs for action in _ACTIONS[verb]]
 
 
@@ -108,14 +117,16 @@ async def _first_list(feed: JobFeed) -> None:
         rest -= _POLL_SECONDS
 
 
-def _table(feed: JobFeed, user: User, selection: Selection, allowed: Sequence[str]) -> str:
+def _table(feed: JobFeed, user: User, selection: Selection, *, is_selectable: bool) -> str:
     """The table of a selection, rendered once for all browsers of a person."""
     if not feed.rows():  # the notice about a namespace without jobs can change without a change of jobs
-        return _rendered(feed, user, selection, allowed)
-    return feed.content((selection, bool(allowed)), lambda: _rendered(feed, user, selection, allowed))
+        return _rendered(feed, user, selection, is_selectable=is_selectable)
+    return feed.content(
+        (selection, is_selectable), lambda: _rendered(feed, user, selection, is_selectable=is_selectable)
+    )
 
 
-def _rendered(feed: JobFeed, user: User, selection: Selection, allowed: Sequence[str]) -> str:
+def _rendered(feed: JobFeed, user: User, selection: Selection, *, is_selectable: bool) -> str:
     rows = feed.rows()
     notice = rendering.stale_notice(feed.problems)
     if not notice and not feed.is_synced:
@@ -129,6 +140,6 @@ def _rendered(feed: JobFeed, user: User, selection: Selection, allowed: Sequence
         selection=selection,
         losses=feed.losses,
         classes=tuple(JobClass),
-        is_selectable=bool(allowed),
+        is_selectable=is_selectable,
         now=server_now(user.requester),
     )
