@@ -67,6 +67,8 @@ _PODS = PODS.with_decoder(
     )
 )
 _ZONE = "topology.kubernetes.io/zone"
+# Pods that have a node and have not ended.
+_HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 30.0, "retry": False}
 # Amounts by resource.
 Amounts = Mapping[str, int]
@@ -321,7 +323,7 @@ def _read(
     pods = ResourceClient(requester, _PODS, **_PATIENCE)
     try:
         nodes = ResourceClient(requester, NODES, **_PATIENCE).list()
-        return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""
+        return nodes, pods.list(field_selector=_HOLDING), ""
     except ApiError as error:
         if not error.is_forbidden:
             raise

@@ -35,7 +35,8 @@ def _read(user: User, namespace: str) -> ClusterSummary:
         if not error.is_forbidden or not namespace:
             raise
         usage, _ = read_usage(user.requester, namespace, kinds, finds_deleted=False)
-    return cluster_summary(usage, _queue(user, "") or _queue(user, namespace))
+    queue = _queue(user, "")
+    return cluster_summary(usage, _queue(user, namespace) if queue is None and namespace else queue)
 
 
 def _queue(user: User, namespace: str) -> GangQueue | None:
