@@ -67,7 +67,7 @@ def test_a_job_is_seen_from_its_creation_to_its_end_without_a_reload(guest: Visi
     trial.plays("master-0", ends(0, after=1))
     trial.submit(master())
     see = row(guest.page, trial)
-    see("tfjob in")
+    see("tfjob")
     see("Running")
     see("Done")
     trial.clear()

@@ -2,7 +2,8 @@
 
 It follows from the status alone, so that a list of many jobs needs no request for each: from the phase, the conditions
 and their reasons, and the code in the reason of a job that waits, such as `worker-0: ImagePullBackOff: …`. A job of
-`kubeflow.org/v1` has no such reason in its status: one with a broken pod is starting, until its program has failed.
+`kubeflow.org/v1` has no such reason in its status, so it takes one of its pods to tell that it needs somebody
+(`verdict_of_reason`).
 """
 
 from __future__ import annotations
@@ -91,6 +92,13 @@ def verdict_of(job: AnyJob) -> tuple[JobClass, str]:
     return (JobClass.QUEUED if _waits_for_capacity(job) else JobClass.STARTING), ""
 
 
+def verdict_of_reason(reason: str) -> tuple[JobClass, str]:
+    """The class of a job of which only is known why one of its pods waits, in the words of a job's reason."""
+    if cause := _cause_of_reason(reason):
+        return JobClass.NEEDS_YOU, cause
+    return (JobClass.QUEUED if code_of(reason) in _UNSCHEDULED_CODES else JobClass.STARTING), ""
+
+
 # What decides by itself.
 _SETTLED = {
     conditions.SUCCEEDED: JobClass.DONE,
@@ -107,16 +115,21 @@ def code_of(reason: str) -> str:
 
 def _cause(job: AnyJob) -> str:
     """What somebody has to correct, in a few words; empty if nobody has to do anything."""
-    status, code = job.status, code_of(job.status.reason)
+    status = job.status
     if _scheduled_reason(job) == reasons.EXCEEDS_CLUSTER_CAPACITY:
         return "Larger than the cluster"
     if conditions.has_true(tuple(status.conditions), conditions.CHANGES_REVERTED):
         return "Changes are reverted"
     if status.reason.startswith(_REFUSED):
         return "Refused"
-    if code in _UNSCHEDULED_CODES and MISSING_OBJECT.search(status.reason):
+    return _cause_of_reason(status.reason) or ("Crash loop" if _is_in_crash_loop(job) else "")
+
+
+def _cause_of_reason(reason: str) -> str:
+    code = code_of(reason)
+    if code in _UNSCHEDULED_CODES and MISSING_OBJECT.search(reason):
         return "Missing volume"
-    return _CAUSES.get(code) or ("Crash loop" if _is_in_crash_loop(job) else "")
+    return _CAUSES.get(code, "")
 
 
 def _is_in_crash_loop(job: AnyJob) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.client.job import ready_text
-from tfjob_controller.client.jobclass import BY_SLUG, JobClass, verdict_of
+from tfjob_controller.client.jobclass import BY_SLUG, JobClass, verdict_of, verdict_of_reason
 from tfjob_controller.client.kinds import KINDS, AnyJob, kind_of
 from tfjob_controller.client.text import one_line
 from tfjob_controller.kinds.clientkind import ClientKind
@@ -85,6 +85,16 @@ def row_of(kind: ClientKind, job: AnyJob) -> JobRow:
         restarts=status.restarts,
         reason=one_line(status.reason[:_MAX_TEXT]),
     )
+
+
+def with_pod_reason(row: JobRow, reason: str) -> JobRow:
+    """The row of a job whose own status has no reason, with why one of its pods waits."""
+    if row.reason or row.job_class not in (JobClass.STARTING, JobClass.RUNNING):
+        return row
+    job_class, cause = verdict_of_reason(reason)
+    if row.job_class is JobClass.RUNNING and not cause:
+        job_class = row.job_class
+    return msgspec.structs.replace(row, job_class=job_class, cause=cause, reason=reason)
 
 
 def metrics_of(job: AnyJob) -> dict[str, float]:

@@ -181,6 +181,20 @@ def test_the_list_has_the_kinds_that_the_cluster_serves(cluster: Cluster, person
     assert "may be out of date" not in page
 
 
+def test_a_job_whose_pod_has_a_broken_image_needs_somebody(cluster: Cluster, person: Visit) -> None:
+    job = cluster.job("PyTorchJob", {"Master": 1, "Worker": 2})
+    cluster.condition(job, "Created")
+    waits = {"name": "pytorch", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    cluster.pod(job, "worker-0", "pytorchjob-controller", phase="Pending", containerStatuses=[waits])
+
+    def is_shown() -> bool:
+        page = person.page("/jobs?namespace=team")
+        return "Broken image" in page and "worker-0: ImagePullBackOff: no such image" in page
+
+    eventually(is_shown)
+    assert person.jobs("&state=needs-you") == ["pytorchjob/train"]
+
+
 def test_a_cluster_without_v1_has_the_kinds_of_this_project(clock: FakeClock) -> None:
     cluster = Cluster()
     with visit(cluster, clock) as person:
