@@ -149,6 +149,10 @@ def test_the_page_of_jobs_with_reasons_progress_and_losses(guest: Visitor, scene
     expect(page.locator("td.reason").first).to_contain_text("a-very-long-name")
     expect_accessible(page)
     expect_tables(page, TFJOB_NAME, TRAINJOB_NAME)
+    page.get_by_label("Select all shown").check()
+    page.locator("#saved summary").click()
+    expect(page.get_by_role("region", name="The cluster")).to_be_visible()
+    expect_accessible(page)
 
 
 @pytest.mark.parametrize("name", [TFJOB_NAME, TRAINJOB_NAME])
@@ -411,8 +415,7 @@ def test_jobs_are_filtered_sorted_and_paged_by_keys(guest: Visitor, kubectl: Kub
     expect(page.locator("tbody tr")).to_have_count(0)
     page.keyboard.press("Home")
     expect(page.locator("tbody tr")).to_have_count(100)
-    tab_to(page, page.get_by_label("Sort", exact=True))
-    page.keyboard.press("Home")
+    press(page, page.get_by_role("columnheader", name="Job").get_by_role("link"))
     expect(page.locator("tbody tr th").first).to_contain_text("job-000")
     tab_to(page, page.get_by_role("link", name="Next", exact=True), "Shift+Tab")  # from the top to the bottom
     page.keyboard.press("Enter")

@@ -73,7 +73,7 @@ def test_pages_that_are_open_say_that_the_api_server_is_away_and_recover_by_them
             for page in pages.values():
                 expect(page.locator("#connection")).to_be_hidden()
             trial.end("master-0")
-            row(guest.page, trial)("Succeeded")
+            row(guest.page, trial)("Done")
             expect(job.get_by_label("Diagnosis")).to_contain_text("succeeded")
             for page in (guest.page, job, *pages.values()):
                 assert page.evaluate("window.isTheSamePage")
@@ -100,7 +100,7 @@ def test_a_cut_connection_to_the_dashboard_is_shown_and_opened_again(
         proxy.is_refusing = False
         expect(guest.page.locator("#connection")).to_be_hidden()
         trial.end("master-0")
-        row(guest.page, trial)("Succeeded")
+        row(guest.page, trial)("Done")
         assert guest.page.evaluate("window.isTheSamePage")
 
 

@@ -23,6 +23,7 @@ from tfjob_controller.kube.requester import server_now
 
 if TYPE_CHECKING:
     from tfjob_controller.client.diagnostics.description import Description, EventRow
+    from tfjob_controller.client.jobclass import JobClass
     from tfjob_controller.client.logstreams import LogLine
 
 # The controller writes the status in between, which makes the version stale.
@@ -90,6 +91,13 @@ class Job:
     def reason(self) -> str:
         """The reason of the state, in words a user can act on; set while the job waits, too."""
         return self._snapshot.reason
+
+    @property
+    def job_class(self) -> JobClass:
+        """What has to be done about the job: `Needs you`, Queued, Starting, Running, Suspended, Failed or Done."""
+        from tfjob_controller.client.jobclass import class_of
+
+        return class_of(self._snapshot.job)
 
     @property
     def conditions(self) -> tuple[JobCondition, ...]:

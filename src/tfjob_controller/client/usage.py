@@ -65,6 +65,8 @@ _PODS = PODS.with_decoder(
     )
 )
 _ZONE = "topology.kubernetes.io/zone"
+# Pods that have a node and have not ended.
+_HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 # Amounts by resource.
 Amounts = Mapping[str, int]
 
@@ -323,9 +325,16 @@ def _quantities(amounts: Amounts) -> dict[str, str]:
 
 
 def read_usage(
-    requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS, *, with_used: bool = False
+    requester: Requester,
+    namespace: str,
+    kinds: Sequence[ClientKind] = OWN_KINDS,
+    *,
+    finds_deleted: bool = True,
+    with_used: bool = False,
 ) -> tuple[ClusterUsage, str]:
     """The usage by the jobs of a namespace ("" is all of them), and why nodes are missing. Raises `ApiError`.
+
+    Unless it `finds_deleted` jobs, which reads all of them, no job counts as deleted.
 
     `with_used` also reads what their pods use, from metrics-server if there is one.
     """
@@ -334,7 +343,7 @@ def read_usage(
     used: dict[PodKey, tuple[int, int]] = {}
     for selector in _selectors(kinds) if with_used else ():
         used.update(pod_usage(requester, namespace, selector))
-    jobs, words = read_jobs(requester, [namespace], kinds)
+    jobs, words = read_jobs(requester, [namespace], kinds) if finds_deleted else ({}, ())
     return cluster_usage(pods, namespace, nodes, gangs, dict.fromkeys(words, jobs), kinds, used), why
 
 
@@ -364,7 +373,7 @@ def _read(
     pods = ResourceClient(requester, _PODS, **PATIENCE)
     try:
         nodes = ResourceClient(requester, NODES, **PATIENCE).list()
-        return nodes, pods.list(field_selector="status.phase!=Succeeded,status.phase!=Failed"), ""
+        return nodes, pods.list(field_selector=_HOLDING), ""
     except ApiError as error:
         if not error.is_forbidden:
             raise

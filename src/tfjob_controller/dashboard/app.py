@@ -17,7 +17,19 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.loginrate import LoginRate
-from tfjob_controller.dashboard.pages import cluster, compare, job, jobs, newjob, queue, rendering, reports, use
+from tfjob_controller.dashboard.pages import (
+    cluster,
+    compare,
+    job,
+    jobchanges,
+    jobs,
+    jobsummary,
+    newjob,
+    queue,
+    rendering,
+    reports,
+    use,
+)
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -73,6 +85,8 @@ def create_app(
             Route("/login", entrance.submit, methods=["POST"]),
             Route("/logout", entrance.logout, methods=["POST"]),
             Route("/jobs", jobs.jobs_page),
+            Route("/jobs/summary", jobsummary.summary_part),
+            Route("/jobs/{action}", jobchanges.change_jobs, methods=["POST"]),
             Route("/events/jobs", jobs.jobs_events),
             Route("/jobs/{namespace:name}/{kind}/{name:name}", job.job_page),
             Route("/events/jobs/{namespace:name}/{kind}/{name:name}", job.job_events),

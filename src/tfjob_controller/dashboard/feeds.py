@@ -26,11 +26,12 @@ from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import OWN_KINDS, Snapshot
 from tfjob_controller.dashboard.idlejobs import IdleJobs
-from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder
+from tfjob_controller.dashboard.jobrows import JobRow, identity_of, metrics_of, row_decoder, with_pod_reason
 from tfjob_controller.dashboard.metrichistory import ReportedMetrics
 from tfjob_controller.dashboard.shares import Shares, tenant_of
 from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.users import User
+from tfjob_controller.dashboard.waitingpods import WaitingPods
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.cache.informer import Informer, InformerGroup
 from tfjob_controller.kube.errors import ApiError
@@ -123,6 +124,8 @@ class JobFeed:
         self._contents_lock = threading.Lock()
         # Replaced, and never changed.
         self._informers: Mapping[ClientKind, Informer[JobRow]] = {}
+        # None while no kind is followed whose statuses leave out why pods wait.
+        self._pods: WaitingPods | None = None
         self._stopped = threading.Event()
         self._thread = SupervisedThread("job-kinds", self._follow_kinds, stop=self._stopped, clock=clock)
 
@@ -134,6 +137,8 @@ class JobFeed:
             self._stopped.set()
         # The thread ends by itself, as soon as its request does.
         InformerGroup([*self._informers.values()], self._clock).stop(_STOP_SECONDS)
+        if self._pods is not None:
+            self._pods.stop(_STOP_SECONDS)
 
     def note_idle(self, idle: IdleJobs) -> None:
         """Which jobs leave their GPUs unused has been read."""
@@ -157,7 +162,9 @@ class JobFeed:
         return _problems(self._shown.values())
 
     def rows(self) -> list[JobRow]:
-        return [row for informer in self._shown.values() for row in informer.store.list()]
+        rows = [row for informer in self._shown.values() for row in informer.store.list()]
+        waits = self._pods.reasons() if self._pods is not None else {}
+        return [with_pod_reason(row, waits[row.metadata.uid]) if row.metadata.uid in waits else row for row in rows]
 
     @property
     def _shown(self) -> Mapping[ClientKind, Informer[JobRow]]:
@@ -182,7 +189,10 @@ class JobFeed:
 
     def _follow_kinds(self) -> None:
         while not self._stopped.is_set():
-            self._follow(self._listed_kinds())
+            kinds = self._listed_kinds()
+            self._follow(kinds)
+            if self._pods is None and any(kind.owns_pods for kind in kinds):
+                self._follow_pods()
             self._clock.sleep(_KINDS_SECONDS, self._stopped)
 
     def _listed_kinds(self) -> Sequence[ClientKind]:
@@ -206,6 +216,17 @@ class JobFeed:
         if dropped:
             InformerGroup(dropped, self._clock).stop(_STOP_SECONDS)
             self.changes.notify()
+
+    def _follow_pods(self) -> None:
+        try:
+            if not self._user.may("list", PODS, self._namespace):
+                return
+        except ApiError:
+            return
+        with self._lock:
+            if not self._stopped.is_set():
+                self._pods = WaitingPods(self._user, self._namespace, self.changes.notify, self._clock)
+                self._pods.start()
 
     def _informer(self, kind: ClientKind) -> Informer[JobRow]:
         rows = kind.resource.with_decoder(row_decoder(kind))

@@ -14,32 +14,37 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.client.job import ready_text
+from tfjob_controller.client.jobclass import BY_SLUG, JobClass, verdict_of, verdict_of_reason
 from tfjob_controller.client.kinds import KINDS, AnyJob, kind_of
 from tfjob_controller.client.text import one_line
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.meta import ObjectMeta
 
 PAGE_ROWS = 100
-STATES = ("Pending", "Running", "Suspended", "Succeeded", "Failed")
 _MAX_TEXT = 300
 # More than a job may report.
 _MAX_METRICS = 256
 _LOSS = ("loss", "train_loss", "eval_loss")
+# The summaries of jobs in addresses that were saved before there were classes. Pending is none of them.
+_SUMMARIES = {"Running": "running", "Suspended": "suspended", "Succeeded": "done", "Failed": "failed"}
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job. `percent` is its progress, if the job states the total; `loss` the last one it reported.
+    """One job. `cause` is what is wrong with one that needs somebody, in a few words.
 
-    `children` is what the names of its pods contain: its runtime id, or its own name if it owns them.
+    `percent` is its progress, if the job states the total; `loss` the last one it reported; `gpus` the devices that its
+    spec requests; `children` what the names of its pods contain: its runtime id, or its own name if it owns them.
     """
 
     metadata: ObjectMeta
     kind: str
-    state: str
+    job_class: JobClass
+    cause: str
     ready: str
     progress: str
     percent: int | None
     loss: float | None
+    gpus: int
     restarts: int
     reason: str
     children: str = ""
@@ -67,19 +72,38 @@ def identity_of(meta: ObjectMeta) -> ObjectMeta:
 
 
 def row_of(kind: ClientKind, job: AnyJob) -> JobRow:
-    meta, status = job.metadata, job.status
+    meta, status, (job_class, cause) = job.metadata, job.status, verdict_of(job)
     return JobRow(
-        metadata=identity_of(meta),
+        metadata=identity_of(job.metadata),
         kind=kind.word,
-        state=one_line(status.summary[:_MAX_TEXT]) or ("Deleting" if meta.deletion_timestamp else "New"),
+        job_class=job_class,
+        cause=cause,
         ready=ready_text(job)[:_MAX_TEXT],
         progress=one_line(kind.progress_of(job)[:_MAX_TEXT]),
         percent=kind.percentage_of(job),
         loss=_loss(job),
+        gpus=kind.accelerators_of(job),
         restarts=status.restarts,
         reason=one_line(status.reason[:_MAX_TEXT]),
         children=meta.name if kind.owns_pods else kind.runtime_id_of(job)[:_MAX_TEXT],
     )
+
+
+def with_idle(row: JobRow, *, is_idle: bool) -> JobRow:
+    """The row of a job; one that runs and leaves its GPUs unused needs somebody."""
+    if row.job_class is not JobClass.RUNNING or not is_idle:
+        return row
+    return msgspec.structs.replace(row, job_class=JobClass.NEEDS_YOU, cause="GPUs unused for 30 minutes")
+
+
+def with_pod_reason(row: JobRow, reason: str) -> JobRow:
+    """The row of a job whose own status has no reason, with why one of its pods waits."""
+    if row.reason or row.job_class not in (JobClass.STARTING, JobClass.RUNNING):
+        return row
+    job_class, cause = verdict_of_reason(reason)
+    if row.job_class is JobClass.RUNNING and not cause:
+        job_class = row.job_class
+    return msgspec.structs.replace(row, job_class=job_class, cause=cause, reason=reason)
 
 
 def metrics_of(job: AnyJob) -> dict[str, float]:
@@ -96,22 +120,59 @@ def _loss(job: AnyJob) -> float | None:
     return next((values[name] for name in _LOSS if name in values), None)
 
 
+_ORDER = {job_class: index for index, job_class in enumerate(JobClass)}
 _SORTS: Mapping[str, Callable[[JobRow], Any]] = {
     "name": lambda row: row.metadata.name,
     "namespace": lambda row: row.metadata.namespace,
     "kind": lambda row: row.kind,
-    "state": lambda row: STATES.index(row.state) if row.state in STATES else -1,
-    "age": lambda row: row.metadata.creation_timestamp or "",
+    "state": lambda row: _ORDER[row.job_class],
+    "progress": lambda row: -1 if row.percent is None else row.percent,
     "loss": lambda row: (row.loss is None, row.loss or 0.0),
+    "gpus": lambda row: row.gpus,
     "restarts": lambda row: row.restarts,
+    "age": lambda row: row.metadata.creation_timestamp or "",
 }
-SORTS = tuple(_SORTS)
-_DEFAULT_SORT = "-age"
+# What needs somebody comes first.
+_DEFAULT_SORT = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a column: `sort` is the order that it leads to, `direction` the present one as aria-sort names it."""
+
+    label: str
+    sort: str = ""
+    direction: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    label: str
+    sort: str = ""
+    # The order that a first click leads to.
+    first: str = ""
+
+
+_COLUMNS = (
+    _Column("Job", "name", "name"),
+    _Column("State", "state", "state"),
+    _Column("Ready"),
+    _Column("Progress", "progress", "-progress"),
+    _Column("Loss", "loss", "loss"),
+    _Column("GPUs", "gpus", "-gpus"),
+    _Column("Restarts", "restarts", "-restarts"),
+    # Sorted by the time of creation: the youngest is the last one.
+    _Column("Age", "age", "-age"),
+    _Column("Reason"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows are shown, and in which order. `namespace` "" is all; `sort` has a leading `-` for descending."""
+    """Which rows are shown, and in which order.
+
+    `namespace` "" is all, and `state` is the slug of a class; `sort` has a leading `-` for descending.
+    """
 
     namespace: str = ""
     kind: str = ""
@@ -123,12 +184,12 @@ class Selection:
     @classmethod
     def of(cls, query: Mapping[str, str], namespace: str) -> Selection:
         """From the parameters of a URL; values that do not exist count as not given. `namespace` is the default."""
-        sort, page = query.get("sort", ""), query.get("page", "")
+        sort, page, state = query.get("sort", ""), query.get("page", ""), query.get("state", "")
         kinds = tuple(kind.word for kind in KINDS)
         return cls(
             namespace=query.get("namespace", namespace)[:253],
             kind=_known(query.get("kind", ""), kinds),
-            state=_known(query.get("state", ""), STATES),
+            state=_known(_SUMMARIES.get(state, state), tuple(BY_SLUG)),
             text=query.get("text", "")[:_MAX_TEXT],
             sort=sort if sort.removeprefix("-") in _SORTS else _DEFAULT_SORT,
             page=max(1, int(page)) if page.isdecimal() and len(page) < 7 else 1,
@@ -137,9 +198,22 @@ class Selection:
     def parameters(self, **changes: str | int) -> dict[str, str]:
         """The parameters of the URL of this selection with changes; `page` returns to 1 unless it is given."""
         values: dict[str, str | int] = {name: getattr(self, name) for name in ("namespace", "kind", "state", "text")}
-        values.update(sort=self.sort, page=1)
+        values.update(sort="" if self.sort == _DEFAULT_SORT else self.sort, page=1)
         values.update(changes)
         return {name: str(value) for name, value in values.items() if name == "namespace" or value not in ("", 1)}
+
+    @property
+    def heads(self) -> Sequence[Head]:
+        return [self._head(column) for column in _COLUMNS]
+
+    def _head(self, column: _Column) -> Head:
+        if not column.sort or self.sort.removeprefix("-") != column.sort:
+            return Head(column.label, column.first)
+        is_descending = self.sort.startswith("-")
+        opposite = self.sort.removeprefix("-") if is_descending else f"-{self.sort}"
+        # Of two jobs the one with the later time has the smaller age.
+        is_ascending = is_descending if column.sort == "age" else not is_descending
+        return Head(column.label, opposite, "ascending" if is_ascending else "descending")
 
 
 def _known(value: str, values: Sequence[str]) -> str:
@@ -148,30 +222,39 @@ def _known(value: str, values: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownRows:
-    """One page of the selected rows; `total` counts all that are selected, `counts` the rows of each state."""
+    """One page of the selected rows; `total` counts all that are selected, `counts` the rows of each class."""
 
     rows: Sequence[JobRow]
     total: int
     page: int
     pages: int
-    counts: Mapping[str, int]
+    counts: Mapping[JobClass, int]
+
+    @property
+    def all(self) -> int:
+        """The number of rows of all classes."""
+        return sum(self.counts.values())
 
 
 def select(rows: Iterable[JobRow], selection: Selection) -> ShownRows:
-    """The rows that a selection shows; `counts` disregard the selected state."""
+    """The rows that a selection shows; `counts` disregard the selected state. Of equal rows the newest comes first."""
     text = selection.text.lower()
     selected = [
         row
         for row in rows
         if selection.kind in ("", row.kind)
-        and (not text or any(text in cell.lower() for cell in (row.metadata.name, row.metadata.namespace, row.reason)))
+        and (
+            not text
+            or any(text in cell.lower() for cell in (row.metadata.name, row.metadata.namespace, row.cause, row.reason))
+        )
     ]
-    counts: dict[str, int] = {}
+    counts: dict[JobClass, int] = {}
     for row in selected:
-        counts[row.state] = counts.get(row.state, 0) + 1
+        counts[row.job_class] = counts.get(row.job_class, 0) + 1
     if selection.state:
-        selected = [row for row in selected if row.state == selection.state]
+        selected = [row for row in selected if row.job_class is BY_SLUG[selection.state]]
     selected.sort(key=lambda row: (row.metadata.namespace, row.metadata.name, row.kind))
+    selected.sort(key=_SORTS["age"], reverse=True)
     selected.sort(key=_SORTS[selection.sort.removeprefix("-")], reverse=selection.sort.startswith("-"))
     pages = max(1, -(-len(selected) // PAGE_ROWS))
     page = min(selection.page, pages)

@@ -10,11 +10,8 @@ from typing import Any
 
 import yaml
 
-from tfjob_controller.client.diagnostics.description import Description
-from tfjob_controller.client.diagnostics.diagnosis import BLOCKING_REASONS
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.dashboard.jobform import DEFAULT_KIND, FORMS, YAML_KINDS, JobForm, plain_copy
-from tfjob_controller.jobs.conditions import SCHEDULED
 from tfjob_controller.kinds.kindform import UNPRINTABLE, FormError, KindForm, Manifest
 from tfjob_controller.kube.config.plainconfig import load_yaml
 from tfjob_controller.kube.errors import ApiError
@@ -73,18 +70,6 @@ class TextError(Exception):
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("; ".join(problems.values()))
         self.problems = Problems(problems)
-
-
-def job_class(description: Description) -> tuple[str, str]:
-    """The class of the pill that shows a job's state, and its word."""
-    if description.completed:
-        has_failed = "failed" in (description.phase.lower(), description.state.lower())
-        return ("failed", "Failed") if has_failed else ("done", "Done")
-    if any(replica.state in BLOCKING_REASONS for replica in description.replicas):
-        return "needs-you", "Needs you"
-    waits = any(each.type == SCHEDULED and each.status == "False" for each in description.conditions)
-    known = {"running": ("running", "Running"), "suspended": ("suspended", "Suspended"), "failed": ("failed", "Failed")}
-    return known.get(description.state.lower()) or (("queued", "Queued") if waits else ("starting", "Starting"))
 
 
 def texts_of(form: JobForm) -> dict[str, str]:

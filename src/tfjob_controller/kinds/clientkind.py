@@ -66,6 +66,8 @@ class ClientKind:
     None if nothing can be said without the runtime. Raises `UnplannableError`.
     """
     restart_limit_of: Callable[[Any], int | None]
+    accelerators_of: Callable[[Any], int]
+    """The GPUs and other devices of all replicas, as far as the spec names them; it may leave that to a runtime."""
     ready_of: Callable[[Any], Mapping[str, str]]
     """By role, as `3/4`: the roles that a table of jobs shows."""
     ends_with_chief: Callable[[Any], bool]

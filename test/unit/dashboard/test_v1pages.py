@@ -177,8 +177,22 @@ def test_the_list_has_the_kinds_that_the_cluster_serves(cluster: Cluster, person
     assert person.jobs("&kind=pytorchjob") == ["pytorchjob/train"]
     assert person.kinds() == ["trainjob", "tfjob", "pytorchjob"]
     page = person.page("/jobs?namespace=team&kind=pytorchjob")
-    assert '<td data-label="State"><span class="state running">Running</span></td>' in page
+    assert '<tr id="job-uid-1" class="running">' in re.sub('id="job-[^"]+"', 'id="job-uid-1"', page)
     assert "may be out of date" not in page
+
+
+def test_a_job_whose_pod_has_a_broken_image_needs_somebody(cluster: Cluster, person: Visit) -> None:
+    job = cluster.job("PyTorchJob", {"Master": 1, "Worker": 2})
+    cluster.condition(job, "Created")
+    waits = {"name": "pytorch", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    cluster.pod(job, "worker-0", "pytorchjob-controller", phase="Pending", containerStatuses=[waits])
+
+    def is_shown() -> bool:
+        page = person.page("/jobs?namespace=team")
+        return "Broken image" in page and "worker-0: ImagePullBackOff: no such image" in page
+
+    eventually(is_shown)
+    assert person.jobs("&state=needs-you") == ["pytorchjob/train"]
 
 
 def test_a_cluster_without_v1_has_the_kinds_of_this_project(clock: FakeClock) -> None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tfjob_controller.api.common.podtemplates import containers_of
 from tfjob_controller.api.common.quantity import milli_of
 
 _DEVICES = re.compile(
@@ -53,3 +54,23 @@ def accelerators_in(amounts: Mapping[str, Any], configured: Collection[str] = ()
         if name in configured or is_accelerator(name)
     }
     return {name: count for name, count in counts.items() if count}
+
+
+def accelerators_of(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> int:
+    """The number of accelerators of a container with these requests and limits, which are equal for devices.
+
+    0 for amounts that are no quantities.
+    """
+    try:
+        return sum((accelerators_in(requests) | accelerators_in(limits)).values())
+    except ValueError:
+        return 0
+
+
+def accelerators_of_template(template: Mapping[str, Any] | None) -> int:
+    """The number of accelerators of the containers of a PodTemplateSpec; 0 for a value that is none."""
+    try:
+        resources = [container.get("resources") or {} for container in containers_of(template)]
+        return sum(accelerators_of(each.get("requests") or {}, each.get("limits") or {}) for each in resources)
+    except (AttributeError, TypeError):
+        return 0

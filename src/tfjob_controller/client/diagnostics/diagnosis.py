@@ -21,12 +21,13 @@ from tfjob_controller.api.gang import BOUND, REQUESTED, UNSCHEDULABLE, WAITING
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.replicas import replica_blamed
 from tfjob_controller.client.diagnostics.timeline import replica_of
+from tfjob_controller.client.jobclass import BAD_CONFIG, BAD_IMAGE, MISSING_OBJECT, NOT_SET_UP
 from tfjob_controller.client.kinds import AnyJob, kind_of, status_of
 from tfjob_controller.client.statusreports import CONTROLLER, GANG_SCHEDULER, NO_LEASE, STOPPED, UNKNOWN
 from tfjob_controller.jobs import conditions
 from tfjob_controller.jobs.evaluation.cleanup import ttl_seconds_left
 from tfjob_controller.jobs.reasons import FAILED_CREATE
-from tfjob_controller.jobs.state.podreasons import why_never_started
+from tfjob_controller.jobs.state.podreasons import CRASH_LOOP, why_never_started
 from tfjob_controller.jobs.state.pods import blocking_init_container, is_unheard, last_exit, newest
 from tfjob_controller.jobs.status.summary import join_ids
 from tfjob_controller.jobs.trainingjob import PHASE_CLEAN_UP, PHASE_RUNNING, TrainingStatus, is_finished, ready_by_role
@@ -35,17 +36,12 @@ from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 
 # So many pods are named; further ones are counted.
 _NAMED = 3
-_BAD_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
-_BAD_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-_CRASHES = "CrashLoopBackOff"
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
-_NOT_SET_UP = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 # Of the admission plugins ServiceAccount and Priority. Only names of objects are taken into a command.
 _MISSING_ACCOUNT = re.compile(r'serviceaccount "([a-z0-9.-]+)" not found')
-_MISSING_OBJECT = re.compile(r'(persistentvolumeclaim|configmap|secret) "([a-z0-9.-]+)" not found')
 _MISSING_PRIORITY = re.compile(r"no PriorityClass with name ([a-z0-9.-]+) was found")
 # The kubelet tries again, and people have to correct something.
-BLOCKING_REASONS = _BAD_IMAGE | _BAD_CONFIG | {_CRASHES}
+BLOCKING_REASONS = BAD_IMAGE | BAD_CONFIG | {CRASH_LOOP}
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -287,7 +283,7 @@ def _failing_pods(case: Diagnostics, status: TrainingStatus) -> Diagnosis | None
     image = "the kubelet tries again, at most every 5 minutes; correct the image name, or add an imagePullSecret"
     config = "the kubelet tries again; correct the cause in the message"
     crash = f"it is restarted with a backoff of up to 5 minutes; {_limit(case.seen.job, status)}"
-    for reasons, next_ in ((_BAD_IMAGE, image), (_BAD_CONFIG, config), ({_CRASHES}, crash)):
+    for reasons, next_ in ((BAD_IMAGE, image), (BAD_CONFIG, config), ({CRASH_LOOP}, crash)):
         pods = {pod: state for pod, (reason, state) in waiting.items() if reason in reasons}
         if pods:
             return Diagnosis(_listed(pods), next_)
@@ -304,7 +300,7 @@ def _unmounted(case: Diagnostics, waiting: Mapping[str, tuple[str, str]]) -> Ite
     """
     by_uid: dict[str, list[Object]] = {}
     for event in case.events:
-        if event.get("reason") in _NOT_SET_UP:
+        if event.get("reason") in NOT_SET_UP:
             by_uid.setdefault(_uid_of(event), []).append(event)
     for pod in _live(case.pods):
         reason, _ = waiting.get(_name(pod), ("", ""))
@@ -421,7 +417,7 @@ def _remedy(reason: str, namespace: str) -> str:
         remedy = f"submit the job with the securityContext that the message names, or in another namespace: {look}"
     elif account := _MISSING_ACCOUNT.search(reason):
         remedy = f"create its ServiceAccount: kubectl create serviceaccount {account[1]} -n {namespace}"
-    elif missing := _MISSING_OBJECT.search(reason):
+    elif missing := MISSING_OBJECT.search(reason):
         remedy = f"create the {missing[1]} {missing[2]} in the namespace {namespace}, or submit the job without it"
     elif "node affinity/selector" in reason:
         remedy = "no node has the labels that the job asks for: label one, or submit the job with another nodeSelector"
@@ -456,7 +452,7 @@ def waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str
                 break
             if ended and ended.get("exitCode") and pod.get("spec", {}).get("restartPolicy", "Never") != "Never":
                 message = f"{container.get('name', '')} ended with exit code {ended['exitCode']}"
-                yield _name(pod), (_CRASHES, message)
+                yield _name(pod), (CRASH_LOOP, message)
                 break
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from functools import cache
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, role_remedy
+from tfjob_controller.client.jobclass import JobClass
 from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.client.reader import namespace_problem
 from tfjob_controller.dashboard.feeds import JobFeed
-from tfjob_controller.dashboard.jobrows import SORTS, STATES, Selection, select
+from tfjob_controller.dashboard.jobrows import Selection, select, with_idle
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.use import idle_jobs_noted
+from tfjob_controller.dashboard.shares import namespace_of_account
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
@@ -26,6 +29,8 @@ from tfjob_controller.kube.requester import server_now
 # A page that is opened waits so long for the first list, and shows its rows once they arrive otherwise.
 _FIRST_LIST_SECONDS = 2.0
 _POLL_SECONDS = 0.02
+# By the right that they need.
+_ACTIONS = {"patch": ("suspend", "resume"), "delete": ("delete",)}
 
 
 async def jobs_page(request: Request) -> Response:
@@ -37,13 +42,14 @@ async def jobs_page(request: Request) -> Response:
             return _without_rows(request, user, selection, _no_rights(selection))
         async with rendering.services(request).feeds.jobs(user, selection.namespace) as feed:
             await _first_list(feed)
-            table = await rendering.read(request, lambda: _table(feed, user, selection))
             kinds = feed.kinds or OWN_KINDS
+            allowed = await rendering.read(request, lambda: _allowed_actions(user, selection.namespace, kinds))
+            table = await rendering.read(request, lambda: _table(feed, user, selection, is_selectable=bool(allowed)))
     except (ApiError, ClientError) as error:
         if isinstance(error, BusyError) or rendering.api_error_of(error) is not None:
             return rendering.problem_page(request, error, user.origin)
         return _without_rows(request, user, selection, str(error))
-    return _page(request, user, selection, kinds, table=table, is_live=True)
+    return _page(request, user, selection, kinds, table=table, allowed=allowed, is_live=True)
 
 
 async def jobs_events(request: Request) -> Response | EventStream:
@@ -60,9 +66,17 @@ async def jobs_events(request: Request) -> Response | EventStream:
             idle_jobs_noted(request, user, selection.namespace, feed),
         ):
             await _first_list(feed)
-            async for part in rendering.events(
-                request, "jobs", feed, lambda: rendering.Content(_table(feed, user, selection))
-            ):
+
+            @cache
+            def is_selectable() -> bool:
+                return bool(_allowed_actions(user, selection.namespace, feed.kinds or OWN_KINDS))
+
+            def content() -> rendering.Content:
+                # Without rows nothing is asked, which may take long.
+                has_boxes = bool(feed.rows()) and is_selectable()
+                return rendering.Content(_table(feed, user, selection, is_selectable=has_boxes))
+
+            async for part in rendering.events(request, "jobs", feed, content):
                 yield part
 
     return rendering.event_stream(request, parts())
@@ -73,8 +87,9 @@ def _page(
 ) -> HTMLResponse:
     """The filter offers `kinds`, and the one that is selected."""
     words = dict.fromkeys([*(kind.word for kind in kinds), *([selection.kind] if selection.kind else [])])
+    own = user.namespace or namespace_of_account(user.person)
     return rendering.page(
-        request, "jobs.html", user=user, selection=selection, kinds=[*words], states=STATES, sorts=SORTS, **values
+        request, "jobs.html", user=user, selection=selection, kinds=[*words], own_namespace=own, **values
     )
 
 
@@ -87,7 +102,16 @@ def _no_rights(selection: Selection) -> str:
 
 def _without_rows(request: Request, user: User, selection: Selection, notice: str) -> HTMLResponse:
     table = rendering.render("jobs_table.html", notice=notice, shown=None)
-    return _page(request, user, selection, OWN_KINDS, table=table, is_live=False)
+    return _page(request, user, selection, OWN_KINDS, table=table, allowed=(), is_live=False)
+
+
+def _allowed_actions(user: User, namespace: str, kinds: Sequence[ClientKind]) -> Sequence[str]:
+    """What this person may do with jobs of a kind; nothing while that cannot be asked. Other buttons are not shown."""
+    try:
+        verbs = [verb for verb in _ACTIONS if any(user.may(verb, kind.resource, namespace) for kind in kinds)]
+    except (ApiError, ClientError):
+        return ()
+    return [action for verb in verbs for action in _ACTIONS[verb]]
 
 
 async def _first_list(feed: JobFeed) -> None:
@@ -97,29 +121,30 @@ async def _first_list(feed: JobFeed) -> None:
         rest -= _POLL_SECONDS
 
 
-def _table(feed: JobFeed, user: User, selection: Selection) -> str:
+def _table(feed: JobFeed, user: User, selection: Selection, *, is_selectable: bool) -> str:
     """The table of a selection, rendered once for all browsers of a person."""
     if not feed.rows():  # the notice about a namespace without jobs can change without a change of jobs
-        return _rendered(feed, user, selection)
-    return feed.content(selection, lambda: _rendered(feed, user, selection))
+        return _rendered(feed, user, selection, is_selectable=is_selectable)
+    return feed.content(
+        (selection, is_selectable), lambda: _rendered(feed, user, selection, is_selectable=is_selectable)
+    )
 
 
-def _rendered(feed: JobFeed, user: User, selection: Selection) -> str:
-    rows = feed.rows()
-    shown = select(rows, selection)
+def _rendered(feed: JobFeed, user: User, selection: Selection, *, is_selectable: bool) -> str:
+    now = server_now(user.requester)
+    rows = [with_idle(row, is_idle=feed.idle.includes(row, now)) for row in feed.rows()]
     notice = rendering.stale_notice(feed.problems)
     if not notice and not feed.is_synced:
         notice = "Loading the jobs of this namespace."
     if not notice and not rows and selection.namespace:
         notice = namespace_problem(user.requester, selection.namespace)
-    now = server_now(user.requester)
     return rendering.render(
         "jobs_table.html",
         notice=notice,
-        shown=shown,
+        shown=select(rows, selection),
         selection=selection,
         losses=feed.losses,
-        states=STATES,
+        classes=tuple(JobClass),
+        is_selectable=is_selectable,
         now=now,
-        is_idle=lambda row: row.state == "Running" and feed.idle.includes(row, now),
     )

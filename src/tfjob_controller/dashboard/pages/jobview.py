@@ -20,15 +20,15 @@ from tfjob_controller.client.diagnostics.description import (
     reported_text,
     summary,
 )
-from tfjob_controller.client.diagnostics.diagnosis import diagnose
+from tfjob_controller.client.diagnostics.diagnosis import BLOCKING_REASONS, diagnose
 from tfjob_controller.client.diagnostics.replicas import replica_views
 from tfjob_controller.client.diagnostics.timeline import fold_entries, pattern_of, timeline
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.job import Job
+from tfjob_controller.client.jobclass import JobClass, class_of
 from tfjob_controller.client.kinds import AnyJob, kind_of
 from tfjob_controller.client.reader import Reader
 from tfjob_controller.dashboard.gantt import gantt
-from tfjob_controller.dashboard.jobtexts import job_class
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.replicatable import ailing, containers_of, replica_table
 from tfjob_controller.dashboard.shownuse import ShownUse
@@ -92,7 +92,7 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse)
         "job_view.html",
         job=job,
         now=now,
-        job_class=job_class(description),
+        job_class=_class_of(job, description),
         diagnosis=diagnose(case, now),
         reported=reported_text(description, now),
         summary=summary(description),
@@ -111,6 +111,15 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse)
         manifest=manifest(job),
         use=use,
     )
+
+
+def _class_of(job: Job, description: Description) -> JobClass:
+    """The class that the list shows, or a better one: the page has read the pods."""
+    job_class = class_of(job.snapshot.job)
+    if job_class not in (JobClass.STARTING, JobClass.RUNNING):
+        return job_class
+    is_blocked = any(replica.state in BLOCKING_REASONS for replica in description.replicas)
+    return JobClass.NEEDS_YOU if is_blocked else job_class
 
 
 def folded_events(events: Iterable[EventRow]) -> list[EventRow]:

@@ -19,12 +19,13 @@ from tfjob_controller.client.gangqueue import (
     share_text,
 )
 from tfjob_controller.client.holders import MAX_WAITS, Waits, end_text, read_waits, start_text
+from tfjob_controller.client.jobclass import JobClass
 from tfjob_controller.dashboard.jobrows import JobRow
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import server_now
 
-_PENDING = "Pending"
+_WAITING = (JobClass.QUEUED, JobClass.STARTING, JobClass.NEEDS_YOU)
 # Without gang scheduling the page shows the oldest jobs that wait for their pods.
 _MAX_PENDING = 50
 
@@ -80,7 +81,7 @@ async def _pending(request: Request, namespace: str) -> Sequence[JobRow]:
     if not await rendering.read(request, lambda: user.may_list_jobs(namespace)):
         return ()
     async with rendering.services(request).feeds.jobs(user, namespace) as feed:
-        rows = [row for row in feed.rows() if row.state == _PENDING]
+        rows = [row for row in feed.rows() if row.job_class in _WAITING]
     return sorted(rows, key=lambda row: row.metadata.creation_timestamp or "")[:_MAX_PENDING]
 
 

@@ -32,6 +32,7 @@ from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
+from tfjob_controller.dashboard.clustersummary import ClusterSummary
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
 from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.metrichistory import MetricSeries
@@ -54,8 +55,8 @@ _MAX_READINGS = 100
 _READING_SECONDS = 1.5
 # metrics-server and exporters measure every 15 to 30 seconds; the half hour before changes slowly.
 _USE_SECONDS, _IDLE_SECONDS = 10.0, 60.0
-# For what changes slowly and takes all pods of the cluster to read.
-_SLOW_READING_SECONDS = 10.0
+# For what takes all pods of the cluster to read; less than the time after which a page asks again.
+_SLOW_READING_SECONDS = 9.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -146,6 +147,7 @@ class Services:
     reports: Readings[Sequence[StatusReport]]
     uses: Readings[ShownUse]
     idle: Readings[IdleJobs]
+    summaries: Readings[ClusterSummary]
     # Where the use of GPUs is known; None if nobody has named it.
     prometheus: Queries | None = None
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
@@ -166,7 +168,7 @@ class Services:
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
         queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
-        waits = Readings[Any](clock, reads, _SLOW_READING_SECONDS)
+        slow = _SLOW_READING_SECONDS
         use = turns("use", bounds.use)
         return Services(
             feeds=feeds,
@@ -177,11 +179,12 @@ class Services:
             forms=forms,
             logged=Readings[Any](clock, logged),
             queues=queues,
-            waits=waits,
+            waits=Readings[Any](clock, reads, slow),
             usages=usages,
             reports=reports,
             uses=Readings[Any](clock, use, _USE_SECONDS),
             idle=Readings[Any](clock, use, _IDLE_SECONDS),
+            summaries=Readings[Any](clock, reads, slow),
             prometheus=prometheus,
             log_in_again=log_in_again,
         )

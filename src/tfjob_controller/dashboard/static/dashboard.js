@@ -3,6 +3,7 @@
 import { showCharts } from "./charts.js";
 import { showComparison } from "./compare.js";
 import { showJob } from "./job.js";
+import { startJobs } from "./jobs.js";
 import { showLog } from "./log.js";
 import { keepEdits } from "./newjob.js";
 import { Stream, found, lost, say } from "./stream.js";
@@ -18,7 +19,7 @@ document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.suc
 document.addEventListener("htmx:afterSwap", (event) => {
   const total = document.getElementById("total");
   if (!total || event.detail.target?.id !== "jobs") return;
-  const counts = document.querySelector("#jobs .counts"), notice = document.querySelector("#jobs .notice");
+  const counts = document.querySelector("#jobs [data-total]"), notice = document.querySelector("#jobs .notice");
   total.textContent = counts ? counts.dataset.total : notice ? notice.textContent : "";
 });
 
@@ -42,6 +43,7 @@ setInterval(() => {
 
 keepEdits();
 showJob();
+startJobs();
 showLog();
 showCharts();
 showComparison();

@@ -67,7 +67,11 @@ _PERMANENT = re.compile(
 )
 # The reasons for which each container waits before it starts.
 _ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
-_CRASH_LOOP = "CrashLoopBackOff"
+CRASH_LOOP = "CrashLoopBackOff"
+# A container that the kubelet starts again in its pod; the end of a sentence.
+RESTARTED_IN_PLACE = "restarted with back-off"
+# In the place of a code: a container whose program is not in the image, or may not be run.
+CANNOT_START = "cannot start"
 # The kubelet alternates between these two while an image cannot be pulled. Reporting one of them saves status writes.
 _PULL_FAILED = frozenset(("ErrImagePull", "ImagePullBackOff"))
 _PULL_WORD = "ImagePullBackOff"
@@ -172,7 +176,7 @@ def why_repeated(pod: Pod) -> str:
     for status in pod.status.init_container_statuses if pod.status.phase == POD_PENDING else ():
         ended = status.state.terminated
         if ended is not None and ended.exit_code:
-            return f"{status.name}: {how_it_ended(ended)}; restarted with back-off"
+            return f"{status.name}: {how_it_ended(ended)}; {RESTARTED_IN_PLACE}"
     return ""
 
 
@@ -185,7 +189,7 @@ def _why_not_started(statuses: Iterable[ContainerStatus]) -> str:
     """Returns why a container of a failed pod could not start; empty if all could."""
     ended = (status.state.terminated for status in statuses)
     causes = (why_never_started(terminated) for terminated in ended if terminated is not None)
-    return next((_with_reason("cannot start", cause) for cause in causes if cause), "")
+    return next((_with_reason(CANNOT_START, cause) for cause in causes if cause), "")
 
 
 def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
@@ -195,11 +199,11 @@ def _why_waiting(statuses: Iterable[ContainerStatus]) -> str:
             continue
         exited = status.last_state.terminated
         if exited is not None and (cause := why_never_started(exited)):
-            return _with_reason("cannot start", cause)
-        if waiting.reason == _CRASH_LOOP:
+            return _with_reason(CANNOT_START, cause)
+        if waiting.reason == CRASH_LOOP:
             # The kubelet's message names a back-off that changes each time.
             ended = f" after {exit_text(exited)}" if exited else ""
-            return f"{_CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
+            return f"{CRASH_LOOP}: container {status.name} is restarted with back-off{ended}"
         if waiting.reason in _PULL_FAILED:
             return _with_reason(_PULL_WORD, waiting.message.partition(_PULL_DETAIL)[2] or waiting.message)
         return _with_reason(waiting.reason, waiting.message)

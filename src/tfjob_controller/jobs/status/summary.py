@@ -25,6 +25,7 @@ from tfjob_controller.jobs.state.completion import (
     why_ended,
 )
 from tfjob_controller.jobs.state.observed import Obstacle
+from tfjob_controller.jobs.state.podreasons import RESTARTED_IN_PLACE
 from tfjob_controller.jobs.state.pods import has_unfinished_sidecar
 from tfjob_controller.jobs.state.replica_state import ReplicaState
 from tfjob_controller.jobs.state.restarts import (
@@ -243,7 +244,7 @@ def _how_restarted(state: ReplicaState) -> str:
     role, pod, exited = state.replica.role, state.pod, state.exited
     if not state.is_replaced:
         if pod is None or exited is None or replica_state.is_restarted_in_place(state.replica, pod, exited):
-            return _IN_PLACE
+            return RESTARTED_IN_PLACE
         if has_unfinished_sidecar(pod, role.container):
             return _ONCE_ENDED
     if role.is_elastic:
@@ -254,14 +255,14 @@ def _how_restarted(state: ReplicaState) -> str:
     return f"{_AGAIN} after {delay_seconds} s" if delay_seconds else _AGAIN
 
 
-_IN_PLACE, _AGAIN = "restarted with back-off", "started again"
+_AGAIN = "started again"
 _ONCE_ENDED = f"{_AGAIN} once its sidecars have ended"
 
 
 def _end_told(reason: str, replica_id: str) -> str:
     """Returns how the replica ended according to the reason; empty if it has no such clause."""
     ended, _, then = reason.rpartition("; ")
-    is_told = ended.startswith(f"{replica_id}: ") and then.startswith((_IN_PLACE, _AGAIN))
+    is_told = ended.startswith(f"{replica_id}: ") and then.startswith((RESTARTED_IN_PLACE, _AGAIN))
     return ended.removeprefix(f"{replica_id}: ") if is_told else ""
 
 

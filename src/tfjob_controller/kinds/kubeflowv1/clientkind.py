@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec.structs import replace
 
+from tfjob_controller.api.common.accelerators import accelerators_of_template
 from tfjob_controller.api.common.record import RecordedMeta
 from tfjob_controller.api.kubeflowv1.types import (
     JAX_JOB,
@@ -86,6 +87,12 @@ def _replicas(job: V1Job) -> dict[str, int]:
     """The number of replicas of each type, by its name in lower case."""
     specs = job.spec.replica_specs
     return {name.lower(): 1 if entry.replicas is None else max(0, entry.replicas) for name, entry in specs.items()}
+
+
+def _accelerators(view: V1View) -> int:
+    counts = _replicas(view.job)
+    specs = view.job.spec.replica_specs
+    return sum(counts[name.lower()] * accelerators_of_template(entry.template) for name, entry in specs.items())
 
 
 def _order(job: V1Job, role: str) -> int:
@@ -183,6 +190,7 @@ def _client_kind(name: str) -> ClientKind:
         plan_of=_plan,
         preview_of=_preview,
         restart_limit_of=lambda view: view.job.spec.run_policy.backoff_limit,
+        accelerators_of=_accelerators,
         ready_of=_ready,
         ends_with_chief=_ends_with_chief,
         progress_of=lambda view: "",

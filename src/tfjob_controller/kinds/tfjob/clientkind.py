@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfjob_controller.api.common.accelerators import accelerators_of_template
 from tfjob_controller.api.common.schema import field_violation
 from tfjob_controller.api.tfjob.defaults import min_workers_of, replicas_of, resize_of
 from tfjob_controller.api.tfjob.types import TFJOBS, WORKER, TFJob, TFJobSpec
@@ -53,6 +54,13 @@ def _preview(job: TFJob, requester: Requester) -> Plan:
     return plan
 
 
+def _accelerators(job: TFJob) -> int:
+    return sum(
+        replicas_of(job.spec, entry.tf_replica_type) * accelerators_of_template(entry.template)
+        for entry in job.spec.replica_specs
+    )
+
+
 def _size(job: TFJob) -> str:
     autoscaling, scaling = job.spec.autoscaling, job.status.scaling
     if autoscaling is None:
@@ -98,6 +106,7 @@ CLIENT_KIND = ClientKind(
     plan_of=_plan,
     preview_of=_preview,
     restart_limit_of=lambda job: job.spec.backoff_limit,
+    accelerators_of=_accelerators,
     ready_of=lambda job: job.status.ready,
     ends_with_chief=lambda job: True,
     size_of=_size,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfjob_controller.api.common.accelerators import accelerators_of
 from tfjob_controller.api.common.schema import field_violation
 from tfjob_controller.api.trainjob.defaults import metric_names_of, metric_values_of, started_nodes_of
 from tfjob_controller.api.trainjob.types import (
@@ -89,6 +90,12 @@ def _percentage(job: TrainJob) -> int | None:
     return report.progress_percentage if report is not None else None
 
 
+def _accelerators(job: TrainJob) -> int:
+    spec, each = job.spec, job.spec.trainer.resources_per_node
+    nodes = spec.num_nodes or spec.trainer.num_nodes or started_nodes_of(job.status) or 1
+    return nodes * accelerators_of(each.requests, each.limits)
+
+
 def _form() -> KindForm:
     from tfjob_controller.kinds.trainjob.kindform import KIND_FORM
 
@@ -111,6 +118,7 @@ CLIENT_KIND = ClientKind(
     preview_of=_preview,
     preview_without_runtime_of=_preview_without_runtime,
     restart_limit_of=lambda job: job.spec.max_restarts,
+    accelerators_of=_accelerators,
     ready_of=lambda job: {"node": job.status.nodes} if job.status.nodes else {},
     ends_with_chief=lambda job: LAUNCHER in _steps(job),
     progress_of=lambda job: job.status.progress,
