@@ -30,6 +30,7 @@ from tfjob_controller.client.kinds import KINDS
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
+from tfjob_controller.dashboard.choices import Choices
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
 from tfjob_controller.dashboard.metrichistory import MetricSeries
 from tfjob_controller.dashboard.streams import EventStream, Places
@@ -48,6 +49,8 @@ CHECK_SECONDS = 1.5
 _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
+# What a form offers is read again while a person fills it in, but not at each change.
+_CHOICE_SECONDS = 20.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -63,8 +66,8 @@ class Readings(Generic[ReadT]):
     For the event loop's thread.
     """
 
-    def __init__(self, clock: Clock, turns: PersonTurns) -> None:
-        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, _READING_SECONDS, timer=clock.monotonic)
+    def __init__(self, clock: Clock, turns: PersonTurns, seconds: float = _READING_SECONDS) -> None:
+        self._values: TTLCache[Hashable, ReadT] = TTLCache(_MAX_READINGS, seconds, timer=clock.monotonic)
         self._pending: dict[Hashable, asyncio.Future[ReadT]] = {}
         self._turns = turns
 
@@ -132,6 +135,7 @@ class Services:
     queues: Readings[GangQueue]
     usages: Readings[tuple[ClusterUsage, str]]
     reports: Readings[Sequence[StatusReport]]
+    choices: Readings[Choices]
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
     log_in_again: Callable[[Request], Response] | None = None
 
@@ -145,8 +149,10 @@ class Services:
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
         queues, usages, reports = (Readings[Any](clock, reads) for _ in range(3))
-        metrics = Readings[Any](clock, logged)
-        return Services(feeds, reads, yaml, streams, logs, forms, metrics, queues, usages, reports, log_in_again)
+        metrics, choices = Readings[Any](clock, logged), Readings[Any](clock, reads, _CHOICE_SECONDS)
+        return Services(
+            feeds, reads, yaml, streams, logs, forms, metrics, queues, usages, reports, choices, log_in_again
+        )
 
 
 def services(request: Request) -> Services:

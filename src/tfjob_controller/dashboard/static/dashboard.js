@@ -2,7 +2,7 @@
 // and charts.
 import { showCharts } from "./charts.js";
 import { showLog } from "./log.js";
-import { keepEdits } from "./newjob.js";
+import { foldText, keepEdits } from "./newjob.js";
 import { Stream, found, lost, say } from "./stream.js";
 
 const OLD = "The cluster cannot be reached. What is shown may be out of date.";
@@ -38,5 +38,6 @@ setInterval(() => {
 }, 1000);
 
 keepEdits();
+foldText();
 showLog();
 showCharts();
