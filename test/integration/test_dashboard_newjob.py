@@ -56,8 +56,9 @@ def fill(page: Page, label: str, text: str) -> None:
 
 def open_groups(page: Page) -> None:
     """Opens the parts of the form that are folded."""
-    for summary in page.locator("#new-form details:not([open]) > summary").all():
-        summary.click()
+    folded = page.locator("#new-form details:not([open]) > summary")
+    while folded.count():
+        folded.first.click()
 
 
 def press(page: Page, name: str) -> None:
@@ -214,8 +215,12 @@ def test_all_fields_that_the_api_server_names_stay_marked_until_they_change(gues
     page = guest.page
     fill(page, "Name", "many-problems")
     expect(manifest(page)).to_have_value(re.compile("many-problems"))
-    wrong = "spec:\n  framework: Not A Framework\n  labels: {team: '-'}\n  datasetConfig: {storageUri: s3://b/x, env: [{}]}\n"
-    wrong += "  modelConfig: {output: {secretRef: {name: keys}}}\n  trainer: {image: x}\n"
+    wrong = """spec:
+  framework: Not A Framework
+  datasetConfig: {storageUri: s3://b/x, env: [{}]}
+  modelConfig: {output: {secretRef: {name: keys}}}
+  trainer: {image: x}
+"""
     text = manifest(page).input_value()
     fill(page, "Manifest", text.replace("spec:\n", wrong))
     expect(field(page, "Image")).to_have_value("x")
@@ -228,19 +233,34 @@ def test_all_fields_that_the_api_server_names_stay_marked_until_they_change(gues
     expect(field(page, "Framework")).to_have_attribute("aria-invalid", "true")
 
 
-def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, train_trial: Trial) -> None:
-    page, trial = guest.page, train_trial
+def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, playground: Playground) -> None:
+    page, trial = guest.page, playground.new_train_trial()
     open_groups(page)
     field(page, "Framework").select_option("plain")
     field(page, "Gang").select_option("no")
     field(page, "GPU resource").select_option("amd.com/gpu")
     texts = {
-        "Name": trial.name, "Image": "x:1", "Command": "run it", "Environment": "A=1\nB=x = y",
-        "Nodes": "2", "CPU": "500m", "Memory": "2Gi", "GPUs of each node": "1", "Shared memory": "1Gi",
-        "Volumes": "data:/data\nother:/mnt:ro", "Dataset": "s3://b/d", "Secret for the dataset": "keys",
-        "Model to start with": "hf://o/m", "Trained model": "s3://b/o", "Checkpoints": "s3://b/c",
-        "Checkpoints kept": "5", "Gang timeout": "30m", "Priority": "7", "Restart limit": "3",
-        "Time limit": "2h", "Deleted after its end": "7d",
+        "Name": trial.name,
+        "Image": "x:1",
+        "Command": "run it",
+        "Environment": "A=1\nB=x = y",
+        "Nodes": "2",
+        "CPU": "500m",
+        "Memory": "2Gi",
+        "GPUs of each node": "1",
+        "Shared memory": "1Gi",
+        "Volumes": "data:/data\nother:/mnt:ro",
+        "Dataset": "s3://b/d",
+        "Secret for the dataset": "keys",
+        "Model to start with": "hf://o/m",
+        "Trained model": "s3://b/o",
+        "Checkpoints": "s3://b/c",
+        "Checkpoints kept": "5",
+        "Gang timeout": "30m",
+        "Priority": "7",
+        "Restart limit": "3",
+        "Time limit": "2h",
+        "Deleted after its end": "7d",
     }
     for label, text in texts.items():
         fill(page, label, text)
@@ -323,7 +343,7 @@ def test_namespaces_runtimes_and_claims_are_those_of_the_cluster(
     other = new_namespace(control_plane.api)
     try:
         for path, body in paths.items():
-            control_plane.api.request("POST", path, body)
+            control_plane.api.create(path, body)
         page.goto(page.url.split("/new")[0] + f"/new?namespace={other}")
         expect(field(page, "Namespace")).to_have_value(other)
         expect(field(page, "Runtime").locator("option", has_text="offered-everywhere")).to_have_count(1)
@@ -338,7 +358,7 @@ def test_namespaces_runtimes_and_claims_are_those_of_the_cluster(
     finally:
         for path, body in paths.items():
             name = body["metadata"]["name"]
-            control_plane.api.request("DELETE", f"{path}/{name}")
+            control_plane.api.delete(f"{path}/{name}")
         clear_namespace(control_plane.api, other)
 
 

@@ -83,26 +83,32 @@ def read_choices(user: User, namespace: str) -> Choices:
     served = user.client.kinds()
     kinds = tuple(kind for kind, client_kind in FORM_KINDS.items() if client_kind in served)
     has_namespace = bool(namespace) and not namespace_violation(namespace)
-    of_cluster, of_namespace = (), ()
-    for resource in (resource for kind in kinds for resource in FORMS[kind].runtimes):
-        if not resource.namespaced:
-            of_cluster = _plus(of_cluster, _names(user, resource))
-        elif has_namespace:
-            names = _names(user, resource, namespace)
-            of_namespace = _plus(of_namespace, names and tuple(f"{resource.kind}/{name}" for name in names))
+    runtimes = [resource for kind in kinds for resource in FORMS[kind].runtimes]
+    of_cluster = [_names(user, resource) for resource in runtimes if not resource.namespaced]
+    of_namespace = [
+        _with_kind(resource, _names(user, resource, namespace)) if has_namespace else ()
+        for resource in runtimes
+        if resource.namespaced
+    ]
     namespaces = _names(user, NAMESPACES)
     return Choices(
         kinds or tuple(FORMS),
         namespaces and tuple(name for name in namespaces if not name.startswith(_SYSTEM_PREFIX)),
-        of_cluster,
-        of_namespace,
+        _all_of(of_cluster),
+        _all_of(of_namespace),
         _names(user, PERSISTENT_VOLUME_CLAIMS, namespace) if has_namespace else None,
         tuple(dict.fromkeys((*_gpus_of_nodes(user), *_COMMON_GPUS))),
     )
 
 
-def _plus(names: Sequence[str] | None, more: Sequence[str] | None) -> Sequence[str] | None:
-    return None if names is None or more is None else (*names, *more)
+def _with_kind(resource: Resource[Any], names: Sequence[str] | None) -> Sequence[str] | None:
+    return None if names is None else [f"{resource.kind}/{name}" for name in names]
+
+
+def _all_of(lists: Sequence[Sequence[str] | None]) -> Sequence[str] | None:
+    """The names of all lists; None if one of them is missing."""
+    known = [names for names in lists if names is not None]
+    return [name for names in known for name in names] if len(known) == len(lists) else None
 
 
 def _names(user: User, resource: Resource[Any], namespace: str = "") -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ For kinds without such a module the form has name and namespace alone, and the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,7 +15,16 @@ from tfjob_controller.api.common.record import RECORD_ANNOTATION
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.kinds import KINDS, kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
-from tfjob_controller.kinds.kindform import FormError, KindForm, Manifest, mapping_at, put, section_at, string_at
+from tfjob_controller.kinds.kindform import (
+    FormError,
+    KindForm,
+    Manifest,
+    Part,
+    mapping_at,
+    scalar,
+    section_at,
+    string_at,
+)
 from tfjob_controller.kinds.podform import ClaimMount, Gpus, Variable
 
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
@@ -88,17 +97,12 @@ class JobForm:
         kind = kind_of(manifest)
         problems: dict[str, str] = {}
         values: dict[str, Any] = {}
-
-        def read(name: str, value: Callable[[], Any]) -> None:
-            try:
-                values[name] = value()
-            except FormError as error:
-                problems.update(error.problems)
-
-        read("name", lambda: string_at(mapping_at(manifest, "metadata", field="name"), "name", "name"))
-        read("namespace", lambda: string_at(mapping_at(manifest, "metadata", field="name"), "namespace", "namespace"))
-        for name, part in FORMS[kind].parts.items() if kind in FORMS else ():
-            read(name, lambda part=part: part.read(mapping_at(manifest, "spec", field="")))
+        for place, parts in _parts_of(kind):
+            for name, part in parts.items():
+                try:
+                    values[name] = part.read(mapping_at(manifest, place, field="name" if place == "metadata" else ""))
+                except FormError as error:
+                    problems.update(error.problems)
         if problems:
             raise FormError.of(problems)
         return JobForm(kind, **values)
@@ -120,13 +124,20 @@ class JobForm:
         before = JobForm.from_manifest(job)
         compared = {each.name for each in fields(JobForm) if each.compare} - {*kept}
         changes = {name: value for name in compared if (value := getattr(self, name)) != getattr(before, name)}
-        for name in ("name", "namespace"):
-            if name in changes:
-                put(section_at(job, "metadata"), name, changes[name] or None)
-        for name, part in FORMS[self.kind].parts.items() if self.kind in FORMS else ():
-            if name in changes:
-                part.write(section_at(job, "spec"), changes[name])
+        for place, parts in _parts_of(self.kind):
+            for name, part in parts.items():
+                if name in changes:
+                    part.write(section_at(job, place), changes[name])
         return job
+
+
+_METADATA_PARTS = {name: scalar(name, (name,), string_at) for name in ("name", "namespace")}
+
+
+def _parts_of(kind: str) -> Sequence[tuple[str, Mapping[str, Part]]]:
+    """The fields of the form below `metadata` and below `spec`."""
+    of_metadata = ("metadata", _METADATA_PARTS)
+    return (of_metadata, ("spec", FORMS[kind].parts)) if kind in FORMS else (of_metadata,)
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ their place when the others change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from tfjob_controller.api.common.accelerators import is_accelerator
@@ -32,7 +33,8 @@ _MAX_SHOWN = 200
 EntryT = TypeVar("EntryT")
 
 
-class Gpus(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gpus:
     """The GPUs of each node, or other accelerators."""
 
     count: int
@@ -200,12 +202,12 @@ def _claim_mount(volume: Mapping[str, Any], entry: Mapping[str, Any]) -> ClaimMo
 
 
 def _shared_memory(volume: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    source = volume.get("emptyDir")
-    is_memory = isinstance(source, dict) and source.keys() == {"medium", "sizeLimit"} and source["medium"] == "Memory"
-    if not is_memory or entry.get("mountPath") != SHARED_MEMORY_PATH or "readOnly" in entry:
+    if entry.get("mountPath") != SHARED_MEMORY_PATH or "readOnly" in entry:
         return ""
-    size = source["sizeLimit"]
-    return size if isinstance(size, str) and not _has_breaks(size) else ""
+    match volume.get("emptyDir"):
+        case {"medium": "Memory", "sizeLimit": str(size), **others} if not others and not _has_breaks(size):
+            return size
+    return ""
 
 
 def _volumes_by_name(pod: Mapping[str, Any]) -> dict[str, Manifest]:

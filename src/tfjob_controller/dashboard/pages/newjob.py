@@ -37,7 +37,7 @@ from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.kinds.kindform import LABELS, FormError, KindForm, Manifest
+from tfjob_controller.kinds.kindform import LABELS, FormError, KindForm, Manifest, mapping_at, string_at
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.names import name_violation, namespace_violation
@@ -147,14 +147,13 @@ async def new_job(request: Request) -> Response:
         warnings: list[str] = []
         job = await rendering.read(request, lambda: _submit(user, manifest, action != "create", warnings.append))
     except FormError as error:
-        return await _page(request, shown.with_problems(error.problems, has_summary=is_button))
-    except BusyError as error:
-        return await _page(request, shown.with_problems({"yaml": str(error)}, has_summary=is_button))
+        more = await _refusals(request, shown) if action not in ("write", "read") else {}
+        return await _page(request, shown.with_problems({**more, **error.problems}, has_summary=is_button))
     except (ApiError, ClientError) as error:
         problems = problems_of(error, rendering.message_of(error, user.origin))
-        if isinstance(error, ClientError) and error.api_error is None:
-            problems = {**await rendering.read(request, lambda: _refusals(user, manifest)), **problems}
-        return await _page(request, shown.with_problems(problems, has_summary=True))
+        # The client names the first problem only.
+        more = await _refusals(request, shown) if rendering.api_error_of(error) is None else {}
+        return await _page(request, shown.with_problems({**more, **problems}, has_summary=True))
     if action != "create":
         good = f"The API server would create {job.kind} {job.namespace}/{job.name}."
         return await _page(request, replace(shown, good=" ".join((good, *(f"Warning: {text}." for text in warnings)))))
@@ -235,19 +234,27 @@ def _submit(user: User, manifest: Manifest, dry_run: bool, warn: Callable[[str],
     return user.client.submit(_without_empty_name(manifest), dry_run, warn)
 
 
-def _refusals(user: User, manifest: Manifest) -> dict[str, str]:
-    """What the API server finds wrong with a manifest of which the client has named the first problem only."""
-    kind = kind_of_manifest(manifest)
-    metadata = manifest.get("metadata")
-    namespace = (metadata.get("namespace") if isinstance(metadata, dict) else "") or user.namespace
-    if not isinstance(namespace, str) or namespace_violation(namespace):
-        return {}
-    path, body = kind.resource.path(namespace), msgspec.json.encode(_without_empty_name(manifest))
+async def _refusals(request: Request, shown: _State) -> dict[str, str]:
+    """What the API server finds wrong with the YAML, at the fields of the form; nothing if it cannot be asked."""
+    user = rendering.user_of(request)
     try:
-        user.requester.request("POST", path, body=body, query={**STRICT, **DRY_RUN}, retry=False)
+        manifest = await rendering.services(request).yaml.run(user.person, lambda: manifest_of(shown.yaml))
+        await rendering.read(request, lambda: _dry_run(user, manifest))
     except ApiError as error:
         return problems_of(error, "") if error.causes else {}
+    except (FormError, ClientError):
+        pass
     return {}
+
+
+def _dry_run(user: User, manifest: Manifest) -> None:
+    """Raises `ApiError`, `ClientError`, and `FormError` for what cannot be sent."""
+    resource, metadata = kind_of_manifest(manifest).resource, mapping_at(manifest, "metadata", field="name")
+    namespace = string_at(metadata, "namespace", "namespace") or user.namespace
+    if not namespace or namespace_violation(namespace):
+        return
+    body = msgspec.json.encode(_without_empty_name(manifest))
+    user.requester.request("POST", resource.path(namespace), body=body, query={**STRICT, **DRY_RUN}, retry=False)
 
 
 def _without_empty_name(manifest: Manifest) -> Manifest:
@@ -272,8 +279,16 @@ async def _page(request: Request, state: _State) -> Response:
     choices = await _choices(request, state.texts["namespace"] or rendering.user_of(request).namespace)
     kind = state.texts["kind"]
     kinds = choices.kinds if not kind or kind in choices.kinds else [*choices.kinds, kind]
-    values = {"state": state, "form": state.form, "choices": choices, "labels": LABELS}
-    return rendering.page(request, "newjob.html", options=_options, kinds=kinds, **values)
+    return rendering.page(
+        request,
+        "newjob.html",
+        state=state,
+        form=state.form,
+        kinds=kinds,
+        choices=choices,
+        options=_options,
+        labels=LABELS,
+    )
 
 
 def _options(values: Sequence[str]) -> list[tuple[str, str]]:
