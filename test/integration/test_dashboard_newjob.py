@@ -233,8 +233,8 @@ def test_all_fields_that_the_api_server_names_stay_marked_until_they_change(gues
     expect(field(page, "Framework")).to_have_attribute("aria-invalid", "true")
 
 
-def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, playground: Playground) -> None:
-    page, trial = guest.page, playground.new_train_trial()
+def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, train: Trial) -> None:
+    page, trial = guest.page, train
     open_groups(page)
     field(page, "Framework").select_option("plain")
     field(page, "Gang").select_option("no")
@@ -253,7 +253,7 @@ def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, playgrou
         "Dataset": "s3://b/d",
         "Secret for the dataset": "keys",
         "Model to start with": "hf://o/m",
-        "Trained model": "s3://b/o",
+        "Trained model": "pvc://claim/o",
         "Checkpoints": "s3://b/c",
         "Checkpoints kept": "5",
         "Gang timeout": "30m",
@@ -294,7 +294,7 @@ def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, playgrou
             },
         },
         "datasetConfig": {"storageUri": "s3://b/d", "secretRef": {"name": "keys"}},
-        "modelConfig": {"input": {"storageUri": "hf://o/m"}, "output": {"storageUri": "s3://b/o"}},
+        "modelConfig": {"input": {"storageUri": "hf://o/m"}, "output": {"storageUri": "pvc://claim/o"}},
         "checkpoint": {**spec["checkpoint"], "storageUri": "s3://b/c", "keep": 5},
         "gang": {"enabled": False, "timeoutSeconds": 1800, "priority": 7},
         "maxRestarts": 3,
@@ -326,10 +326,10 @@ def test_the_fields_of_a_tfjob_reach_its_master_and_workers(guest: Visitor, tria
     assert len(pods) == 2
 
 
-def test_namespaces_runtimes_and_claims_are_those_of_the_cluster(
-    guest: Visitor, control_plane: Cluster, playground: Playground
-) -> None:
-    page, namespace = guest.page, playground.jobs.namespace
+def test_namespaces_runtimes_and_claims_are_those_of_the_cluster(guest: Visitor, control_plane: Cluster) -> None:
+    page = guest.page
+    # What was read of a namespace a moment ago is not read again.
+    namespace, other = new_namespace(control_plane.api), new_namespace(control_plane.api)
     runtime = {"apiVersion": "kubeflow.org/v2alpha1", "metadata": {"name": "offered"}, "spec": {"numNodes": 1}}
     of_cluster = {**runtime, "kind": "ClusterTrainingRuntime", "metadata": {"name": "offered-everywhere"}}
     volume = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -340,7 +340,6 @@ def test_namespaces_runtimes_and_claims_are_those_of_the_cluster(
         everywhere: of_cluster,
         f"/api/v1/namespaces/{namespace}/persistentvolumeclaims": claim,
     }
-    other = new_namespace(control_plane.api)
     try:
         for path, body in paths.items():
             control_plane.api.create(path, body)
@@ -359,7 +358,8 @@ def test_namespaces_runtimes_and_claims_are_those_of_the_cluster(
         for path, body in paths.items():
             name = body["metadata"]["name"]
             control_plane.api.delete(f"{path}/{name}")
-        clear_namespace(control_plane.api, other)
+        for name in (namespace, other):
+            clear_namespace(control_plane.api, name)
 
 
 def test_buttons_that_are_pressed_before_earlier_answers_have_come_do_their_work_in_order(
@@ -388,7 +388,7 @@ def test_no_field_can_inject_anything(guest: Visitor) -> None:
         fill(page, label, PRINTABLE)
     press(page, "Write to YAML")
     expect_problem(page, "Nodes", "has more than 20 characters")
-    expect(page.locator("#problems")).to_contain_text("7 fields need a change")
+    expect(page.locator("#problems")).to_contain_text("8 fields need a change")
     hostile = {"apiVersion": "kubeflow.org/v2alpha1", "kind": "TrainJob", "metadata": {"name": PRINTABLE}}
     program = {"image": "x", "command": [PRINTABLE], "env": [{"name": f"={SCRIPT}", "value": "x"}]}
     spec = {"numNodes": 1, "framework": SCRIPT, "trainer": program}

@@ -42,6 +42,8 @@ _NAMED = tuple(
         *(pattern for form in FORMS.values() for pattern in form.message_patterns),
     )
 )
+# What the API server adds to the problems of a schema: the rules of the CRD come after these.
+_INCOMPLETE = "correct the existing errors to complete validation"
 _QUOTED_NAME = re.compile(r'"[^"]*" (?=is invalid|already|is forbidden)')
 
 
@@ -49,7 +51,8 @@ def problems_of(error: ApiError | ClientError, message: str) -> dict[str, str]:
     """The answer of a dry run at the fields that it names, and the rest as "yaml". `message` is the whole message."""
     refusal = error.api_error if isinstance(error, ClientError) else error
     problems: dict[str, str] = {}
-    for path, cause in refusal.causes if refusal is not None else ():
+    causes = refusal.causes if refusal is not None else ()
+    for path, cause in [each for each in causes if not each[1].endswith(_INCOMPLETE)] or causes:
         field = field_named(path) or field_named(cause) or "yaml"
         sentence = f"{path}: {cause}" if path and path != "<nil>" else cause
         problems[field] = f"{problems[field]}; {sentence}" if field in problems else sentence

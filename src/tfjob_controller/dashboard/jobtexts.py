@@ -150,17 +150,18 @@ def _gpus(text: str, resource: str) -> Gpus | None:
 
 def _check_text(name: str, text: str) -> None:
     """Raises ValueError for a text that is not empty and cannot be the value of the field."""
-    if "\n" in text or (name not in _SOURCES + _TARGETS and " " in text):
-        raise ValueError("has spaces or line breaks; remove them.")
-    if name in ("cpu", "memory", "shared_memory"):
-        _check_quantity(name, text)
-    if name == "name" or name.endswith("_secret"):
-        _refuse(name_violation(text))
     if name == "namespace":
         _refuse(namespace_violation(text))
-    if name in _SOURCES + _TARGETS:
-        pattern, sentence = (INPUT_URI, UNKNOWN_SOURCE) if name in _SOURCES else (OUTPUT_URI, UNKNOWN_TARGET)
-        _refuse("" if re.search(pattern, text) else sentence)
+    elif name == "name" or name.endswith("_secret"):
+        _refuse(name_violation(text))
+    elif name in _SOURCES:
+        _refuse("" if re.search(INPUT_URI, text) else UNKNOWN_SOURCE)
+    elif name in _TARGETS:
+        _refuse("" if re.search(OUTPUT_URI, text) else UNKNOWN_TARGET)
+    elif "\n" in text or " " in text:
+        raise ValueError("has spaces or line breaks; remove them.")
+    elif name in ("cpu", "memory", "shared_memory"):
+        _check_quantity(name, text)
 
 
 def _refuse(violation: str) -> None:

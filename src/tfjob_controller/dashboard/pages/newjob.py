@@ -87,6 +87,12 @@ class _State:
     def problem(self, name: str) -> str:
         return self.problems.get(name, "")
 
+    @property
+    def listed(self) -> Sequence[tuple[str, str, str]]:
+        """The field of each problem, its label, and the sentence without that."""
+        labels = {**LABELS, "yaml": "YAML", **({"nodes": self.form.nodes_label} if self.form is not None else {})}
+        return [(name, labels[name], text.removeprefix(f"{labels[name]}: ")) for name, text in self.problems.items()]
+
     def has_problem(self, names: Sequence[str]) -> bool:
         return any(name in self.problems for name in names)
 

@@ -50,7 +50,7 @@ _MAX_READINGS = 100
 # Less than the time after which a page asks again.
 _READING_SECONDS = 1.5
 # What a form offers is read again while a person fills it in, but not at each change.
-_CHOICE_SECONDS = 20.0
+_CHOICE_SECONDS = 10.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
