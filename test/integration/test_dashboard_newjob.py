@@ -269,18 +269,15 @@ def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, train: T
     expect(page.get_by_label("Diagnosis")).to_be_visible()
     spec = trial.jobs.get(trial.name)["spec"]
     (override,) = spec.pop("podSpecOverrides")
-    mounts = override["containers"][0]["volumeMounts"]
-    assert [(mount["mountPath"], mount.get("readOnly")) for mount in mounts] == [
+    # Shared memory was typed before the volumes.
+    assert [(mount["mountPath"], mount.get("readOnly")) for mount in override["containers"][0]["volumeMounts"]] == [
+        ("/dev/shm", None),
         ("/data", None),
         ("/mnt", True),
-        ("/dev/shm", None),
     ]
-    assert [volume.get("persistentVolumeClaim") for volume in override["volumes"]] == [
-        {"claimName": "data"},
-        {"claimName": "other"},
-        None,
-    ]
-    assert override["volumes"][2]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+    shared_memory, *claims = override["volumes"]
+    assert shared_memory["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+    assert [claim["persistentVolumeClaim"]["claimName"] for claim in claims] == ["data", "other"]
     assert spec == {
         "framework": "plain",
         "numNodes": 2,
