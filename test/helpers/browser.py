@@ -13,7 +13,7 @@ import localcluster.chromium
 from localcluster.report import to_stderr
 
 # Machines are shared; waits end as soon as what they wait for is there.
-PATIENCE_MS = 25_000
+PATIENCE_MS = 180_000
 
 
 @contextmanager
