@@ -303,6 +303,17 @@ def test_the_client_submits_a_job_and_has_its_pods_checked(cluster: Cluster, nam
         job.delete(wait=True, timeout_seconds=60)
 
 
+def test_the_form_of_a_new_job_offers_the_kinds_that_the_cluster_serves(cluster: Cluster, browser: Browser) -> None:
+    """One API of TFJobs is served here, which has no form."""
+    with dashboard(cluster.kubeconfig, "-A") as address, visitor(browser) as guest:
+        guest.page.goto(address)
+        guest.page.goto(f"{origin_of(address)}/new?kind=TFJob")
+        kinds = guest.page.get_by_label("Kind", exact=True)
+        expect(kinds).to_have_value("TrainJob")
+        assert kinds.locator("option").all_text_contents() == ["TrainJob"]
+        assert faults(guest.errors) == []
+
+
 def test_the_dashboard_shows_and_changes_a_job(cluster: Cluster, namespace: str, browser: Browser) -> None:
     types = {"Master": 1, "Worker": 2}
     trial = Trial(cluster.api, namespace, "PyTorchJob", "seen", types, runPolicy={"cleanPodPolicy": "All"})

@@ -7,8 +7,8 @@ For kinds without such a module the form has name and namespace alone, and the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tfjob_controller.api.common.record import RECORD_ANNOTATION
@@ -19,14 +19,13 @@ from tfjob_controller.kinds.kindform import (
     FormError,
     KindForm,
     Manifest,
-    flag_at,
+    Part,
     mapping_at,
-    number_at,
-    put,
-    put_below,
+    scalar,
     section_at,
     string_at,
 )
+from tfjob_controller.kinds.podform import ClaimMount, Gpus, Variable
 
 _MAX_VALUES, _MAX_DEPTH = 20_000, 60
 _MAX_NUMBER = 2**63 - 1
@@ -38,54 +37,78 @@ def _yaml_kind(kind: ClientKind) -> str:
 
 # By kind.
 FORMS: Mapping[str, KindForm] = {kind.resource.kind: kind.form() for kind in KINDS if kind.form is not None}
+FORM_KINDS: Mapping[str, ClientKind] = {kind.resource.kind: kind for kind in KINDS if kind.form is not None}
 # The other kinds, as the form names them: two kinds may have one name.
 YAML_KINDS = tuple(_yaml_kind(kind) for kind in KINDS if kind.form is None)
 # The kind of an empty form: the newest one, which the list of kinds has last.
 DEFAULT_KIND = [*FORMS][-1]
 
 
+# The fields of jobs of all kinds.
+COMMON_FIELDS = ("kind", "name", "namespace")
+
+
 @dataclass(frozen=True, slots=True)
 class JobForm:
-    """What the form shows. Empty strings and None stand for fields that the manifest does not have.
+    """What the form shows. Empty strings, tuples and None stand for fields that the manifest does not have.
 
-    `nodes` is the number of workers of a TFJob. `gpus` are those of each node (each master and worker), `minimum` and
-    `maximum` the elastic bounds.
+    `nodes` is the number of workers of a TFJob. CPU, memory and GPUs are those of each node (each master and worker),
+    `minimum` and `maximum` the elastic bounds, and times are in seconds. `other_env` and `other_volumes` describe what
+    the form keeps and does not change.
     """
 
     kind: str
     name: str = ""
     namespace: str = ""
+    runtime: str = ""
+    framework: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
-    framework: str = ""
     nodes: int | None = None
-    gpus: int | None = None
+    cpu: str = ""
+    memory: str = ""
+    gpus: Gpus | None = None
+    shared_memory: str = ""
+    env: tuple[Variable, ...] = ()
+    other_env: tuple[str, ...] = field(default=(), compare=False)
+    volumes: tuple[ClaimMount, ...] = ()
+    other_volumes: tuple[str, ...] = field(default=(), compare=False)
+    dataset: str = ""
+    dataset_secret: str = ""
+    model: str = ""
+    model_secret: str = ""
+    output: str = ""
+    output_secret: str = ""
+    checkpoint: str = ""
+    checkpoint_secret: str = ""
+    keep: int | None = None
     gang: bool | None = None
+    gang_timeout: int | None = None
+    priority: int | None = None
     minimum: int | None = None
     maximum: int | None = None
+    restarts: int | None = None
+    deadline: int | None = None
+    ttl: int | None = None
 
     @staticmethod
     def from_manifest(manifest: Mapping[str, Any]) -> JobForm:
-        """Raises `FormError` for a kind that is not a job's, and for values of a wrong type."""
+        """Raises `FormError` for a kind that is not a job's, and for all fields with values of a wrong type."""
         kind = kind_of(manifest)
-        metadata, spec = mapping_at(manifest, "metadata", field="name"), mapping_at(manifest, "spec", field="")
-        name, namespace = string_at(metadata, "name", "name"), string_at(metadata, "namespace", "namespace")
-        if kind in YAML_KINDS:
-            return JobForm(kind, name, namespace)
-        bounds, low, high = FORMS[kind].bounds
-        elastic = mapping_at(spec, bounds, field="minimum")
-        return JobForm(
-            kind=kind,
-            name=name,
-            namespace=namespace,
-            gang=flag_at(mapping_at(spec, "gang", field="gang"), "enabled", "gang"),
-            minimum=number_at(elastic, low, "minimum"),
-            maximum=number_at(elastic, high, "maximum"),
-            **FORMS[kind].read_fields(spec),
-        )
+        problems: dict[str, str] = {}
+        values: dict[str, Any] = {}
+        for place, parts in _parts_of(kind):
+            for name, part in parts.items():
+                try:
+                    values[name] = part.read(mapping_at(manifest, place, field="name" if place == "metadata" else ""))
+                except FormError as error:
+                    problems.update(error.problems)
+        if problems:
+            raise FormError.of(problems)
+        return JobForm(kind, **values)
 
-    def apply(self, manifest: Mapping[str, Any]) -> Manifest:
-        """A copy of the manifest with the form's values. `manifest` is not changed.
+    def apply(self, manifest: Mapping[str, Any], kept: Collection[str] = ()) -> Manifest:
+        """A copy of the manifest with the form's values, except of the fields in `kept`. `manifest` is not changed.
 
         Another kind begins a new manifest with the same metadata, unless it is one of `YAML_KINDS`. Raises `FormError`
         as `from_manifest` does.
@@ -99,23 +122,22 @@ class JobForm:
             if isinstance(metadata, dict):
                 job["metadata"] = metadata
         before = JobForm.from_manifest(job)
-        values = {field.name: getattr(self, field.name) for field in fields(JobForm)}
-        changes = {name: value for name, value in values.items() if value != getattr(before, name)}
-        for name in ("name", "namespace"):
-            if name in changes:
-                put(section_at(job, "metadata"), name, changes[name] or None)
-        if (form := FORMS.get(self.kind)) is None:
-            return job
-        spec = section_at(job, "spec")
-        if "gang" in changes:
-            put_below(spec, "gang", "enabled", self.gang)
-        bounds, low, high = form.bounds
-        if "minimum" in changes:
-            put_below(spec, bounds, low, self.minimum)
-        if "maximum" in changes:
-            put_below(spec, bounds, high, self.maximum)
-        form.write_fields(spec, changes)
+        compared = {each.name for each in fields(JobForm) if each.compare} - {*kept}
+        changes = {name: value for name in compared if (value := getattr(self, name)) != getattr(before, name)}
+        for place, parts in _parts_of(self.kind):
+            for name, part in parts.items():
+                if name in changes:
+                    part.write(section_at(job, place), changes[name])
         return job
+
+
+_METADATA_PARTS = {name: scalar(name, (name,), string_at) for name in ("name", "namespace")}
+
+
+def _parts_of(kind: str) -> Sequence[tuple[str, Mapping[str, Part]]]:
+    """The fields of the form below `metadata` and below `spec`."""
+    of_metadata = ("metadata", _METADATA_PARTS)
+    return (of_metadata, ("spec", FORMS[kind].parts)) if kind in FORMS else (of_metadata,)
 
 
 def kind_of(manifest: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
 from tfjob_controller.client.usage import ClusterUsage
+from tfjob_controller.dashboard.choices import Choices
 from tfjob_controller.dashboard.clustersummary import ClusterSummary
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
 from tfjob_controller.dashboard.idlejobs import IdleJobs
@@ -57,6 +58,8 @@ _READING_SECONDS = 1.5
 _USE_SECONDS, _IDLE_SECONDS = 10.0, 60.0
 # For what takes all pods of the cluster to read; less than the time after which a page asks again.
 _SLOW_READING_SECONDS = 9.0
+# What a form offers is read again while a person fills it in, but not at each change.
+_CHOICE_SECONDS = 10.0
 # What ends a line in an event stream; an empty line is one, too.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # The size of the line beside a loss, in units of its drawing.
@@ -148,6 +151,7 @@ class Services:
     uses: Readings[ShownUse]
     idle: Readings[IdleJobs]
     summaries: Readings[ClusterSummary]
+    choices: Readings[Choices]
     # Where the use of GPUs is known; None if nobody has named it.
     prometheus: Queries | None = None
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
@@ -185,6 +189,7 @@ class Services:
             uses=Readings[Any](clock, use, _USE_SECONDS),
             idle=Readings[Any](clock, use, _IDLE_SECONDS),
             summaries=Readings[Any](clock, reads, slow),
+            choices=Readings[Any](clock, reads, _CHOICE_SECONDS),
             prometheus=prometheus,
             log_in_again=log_in_again,
         )

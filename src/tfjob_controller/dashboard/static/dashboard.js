@@ -5,7 +5,7 @@ import { showComparison } from "./compare.js";
 import { showJob } from "./job.js";
 import { startJobs } from "./jobs.js";
 import { showLog } from "./log.js";
-import { keepEdits } from "./newjob.js";
+import { foldText, keepEdits } from "./newjob.js";
 import { Stream, found, lost, say } from "./stream.js";
 
 const OLD = "The cluster cannot be reached. What is shown may be out of date.";
@@ -44,6 +44,7 @@ setInterval(() => {
 keepEdits();
 showJob();
 startJobs();
+foldText();
 showLog();
 showCharts();
 showComparison();

@@ -4,9 +4,23 @@
 const FORM = "newjob";
 const sent = new WeakMap();
 const kept = new WeakMap();
+const PHONE = "(max-width: 45rem)";
 // A side is the fieldset of the form, the text area of the YAML, or for a button the whole form.
 const fieldsOf = (side) => JSON.stringify([...(side.elements || [side])].map((each) => [each.name, each.value]));
 const valuesOf = (form) => new Map([...form.elements].filter((each) => each.name).map((each) => [each.name, each.value]));
+
+// Groups with a wrong field are opened. A list of problems that a button has found gets the focus.
+function showProblems(form, isButton) {
+  for (const each of form.querySelectorAll("details:has([aria-invalid])")) each.open = true;
+  const problems = document.getElementById("problems");
+  if (problems && isButton) problems.focus();
+}
+
+// On a phone the YAML is below the form, and folded.
+export function foldText() {
+  const text = document.getElementById("new-text");
+  if (text && matchMedia(PHONE).matches) text.open = Boolean(text.querySelector("[aria-invalid]"));
+}
 
 export function keepEdits() {
   // A request that has waited for others names the pressed button, even if that has lost the focus since.
@@ -38,5 +52,6 @@ export function keepEdits() {
     for (const [name, value] of kept.get(event.detail.xhr) || []) {
       if (form?.elements[name]) form.elements[name].value = value;
     }
+    if (form && event.detail.target?.id === "newjob-fields") showProblems(form, event.detail.requestConfig.elt === form);
   });
 }

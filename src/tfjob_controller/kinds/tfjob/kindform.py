@@ -1,29 +1,47 @@
-"""TFJobs in the dashboard's form for a new job.
+"""How the dashboard's form for a new job reads a TFJob, and writes changed fields into it.
 
-The replicas of a TFJob share one program: the form shows that of the workers (of the master without workers), and a
-change applies to each MASTER and WORKER whose value was the same before. `nodes` is the number of workers, and 0
+Master and workers of a TFJob share one program: the form shows that of the workers (of the master without workers), and
+a change applies to each MASTER and WORKER whose value was the same before. `nodes` is the number of workers, and 0
 without workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from tfjob_controller.api.common.quantity import CPU, MEMORY
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MASTER, MAX_REPLICAS, TFJOBS, WORKER
 from tfjob_controller.kinds.kindform import (
-    FormError,
+    COMMON_PARTS,
     KindForm,
     Manifest,
+    Part,
     command_at,
-    gpus_at,
     mapping_at,
+    mappings_at,
     number_at,
-    put,
-    put_gpus,
+    put_command,
+    put_image,
+    put_nothing,
+    scalar,
     section_at,
     string_at,
+)
+from tfjob_controller.kinds.podform import (
+    env_at,
+    gpus_at,
+    other_env_at,
+    other_volumes_at,
+    put_env,
+    put_gpus,
+    put_quantity,
+    put_shared_memory,
+    put_volumes,
+    quantity_at,
+    shared_memory_at,
+    volumes_at,
 )
 
 
@@ -33,61 +51,81 @@ def _new_spec() -> Manifest:
     return {"replicaSpecs": [master]}
 
 
-def _read_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
-    replica_specs = spec.get("replicaSpecs") or []
-    if not isinstance(replica_specs, list):
-        raise FormError("nodes", "Nodes: spec.replicaSpecs must be a list; correct it in the YAML.")
-    programs = _program_replicas(replica_specs)
+def _read_workers(spec: Mapping[str, Any]) -> int:
+    programs = _program_replicas(spec, "nodes")
     workers = next((replica for replica in programs if replica.get("tfReplicaType") == WORKER), None)
-    container = _container_of(workers or next(_program_replicas(replica_specs), {}))
     count = 0 if workers is None else number_at(workers, "replicas", "nodes")
-    return {
-        "image": string_at(container, "image", "image"),
-        "command": command_at(container),
-        "nodes": 1 if count is None else count,
-        "gpus": gpus_at(container, "resources"),
-    }
+    return 1 if count is None else count
 
 
-def _write_fields(spec: Manifest, changes: Mapping[str, Any]) -> None:
-    before = _read_fields(spec)
-    replica_specs = spec.setdefault("replicaSpecs", [])
-    if "nodes" in changes:
-        _put_workers(replica_specs, changes["nodes"] or 0)
-    if not changes.keys() & {"image", "command", "gpus"}:
-        return
-    if not list(_program_replicas(replica_specs)):
-        replica_specs.append({"tfReplicaType": MASTER, "replicas": 1})
-    for container in [_ensure_container(replica) for replica in _program_replicas(replica_specs)]:
-        if "image" in changes and string_at(container, "image", "image") == before["image"]:
-            put(container, "image", changes["image"] or None)
-        if "command" in changes and command_at(container) == before["command"]:
-            put(container, "command", list(changes["command"]) or None)
-        if "gpus" in changes and gpus_at(container, "resources") == before["gpus"]:
-            put_gpus(container, "resources", changes["gpus"])
+def _put_workers(spec: Manifest, count: int | None) -> None:
+    """Sets the number of workers. New workers run the master's program."""
+    masters = []
+    for replica in _program_replicas(spec, "nodes"):
+        if replica.get("tfReplicaType") == WORKER:
+            replica["replicas"] = count or 0
+            return
+        masters.append(replica)
+    worker: Manifest = {"tfReplicaType": WORKER, "replicas": count or 0}
+    if masters and "template" in masters[0]:
+        worker["template"] = deepcopy(masters[0]["template"])
+    spec.setdefault("replicaSpecs", []).append(worker)
 
 
-def _program_replicas(replica_specs: list[Any]) -> Iterator[Manifest]:
+def _of_programs(
+    field: str,
+    read: Callable[[Mapping[str, Any], Mapping[str, Any]], Any],
+    write: Callable[[Manifest, Manifest, Any], None],
+) -> Part:
+    """A field of the pod of a replica and its training container, which are given in this order."""
+
+    def read_replica(replica: Mapping[str, Any]) -> Any:
+        pod = _pod_of(replica, field)
+        return read(pod, _container_of(pod, field))
+
+    def read_program(spec: Mapping[str, Any]) -> Any:
+        programs = list(_program_replicas(spec, field))
+        workers = [replica for replica in programs if replica.get("tfReplicaType") == WORKER]
+        return read_replica(next(iter(workers + programs), {}))
+
+    def write_programs(spec: Manifest, value: Any) -> None:
+        before = read_program(spec)
+        if not list(_program_replicas(spec, field)):
+            spec.setdefault("replicaSpecs", []).append({"tfReplicaType": MASTER, "replicas": 1})
+        for replica in _program_replicas(spec, field):
+            if read_replica(replica) == before:
+                container = _ensure_container(replica)
+                write(replica["template"]["spec"], container, value)
+
+    return Part(read_program, write_programs)
+
+
+def _of_container(field: str, read: Callable[[Mapping[str, Any]], Any], write: Callable[[Manifest, Any], None]) -> Part:
+    return _of_programs(
+        field, lambda pod, container: read(container), lambda pod, container, value: write(container, value)
+    )
+
+
+def _program_replicas(spec: Mapping[str, Any], field: str) -> Iterator[Manifest]:
     """The masters and workers; a type that is left out is MASTER."""
-    for replica in replica_specs:
-        if not isinstance(replica, dict):
-            raise FormError("nodes", "Nodes: each of spec.replicaSpecs must be a mapping; correct it in the YAML.")
+    for replica in mappings_at(spec, "replicaSpecs", field="nodes"):
         if replica.get("tfReplicaType", MASTER) in (MASTER, WORKER):
             yield replica
 
 
-def _container_of(replica: Mapping[str, Any]) -> Manifest:
-    """The training container of a replica; empty if there is none."""
-    pod = mapping_at(mapping_at(replica, "template", field="image"), "spec", field="image")
-    containers = pod.get("containers") or []
-    if not isinstance(containers, list) or not all(isinstance(container, dict) for container in containers):
-        raise FormError("image", "Image: containers must be a list of mappings; correct it in the YAML.")
+def _pod_of(replica: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    return mapping_at(mapping_at(replica, "template", field=field), "spec", field=field)
+
+
+def _container_of(pod: Mapping[str, Any], field: str) -> Manifest:
+    """The training container of a pod; empty if there is none."""
+    containers = mappings_at(pod, "containers", field=field)
     return next((container for container in containers if container.get("name") == CONTAINER_NAME), {})
 
 
 def _ensure_container(replica: Manifest) -> Manifest:
     """The training container of a replica, which is created if there is none."""
-    if container := _container_of(replica):
+    if container := _container_of(_pod_of(replica, "image"), "image"):
         return container
     pod = section_at(section_at(replica, "template"), "spec")
     pod.setdefault("restartPolicy", "OnFailure")
@@ -97,36 +135,49 @@ def _ensure_container(replica: Manifest) -> Manifest:
     return container
 
 
-def _put_workers(replica_specs: list[Any], count: int) -> None:
-    """Sets the number of workers. New workers run the master's program."""
-    masters = []
-    for replica in _program_replicas(replica_specs):
-        if replica.get("tfReplicaType") == WORKER:
-            replica["replicas"] = count
-            return
-        masters.append(replica)
-    worker: Manifest = {"tfReplicaType": WORKER, "replicas": count}
-    if masters and "template" in masters[0]:
-        worker["template"] = deepcopy(masters[0]["template"])
-    replica_specs.append(worker)
+def _quantity(resource: str, *new: str) -> Part:
+    return _of_container(
+        resource,
+        lambda container: quantity_at(container, "resources", resource),
+        lambda container, text: put_quantity(container, "resources", resource, text, new),
+    )
 
 
 KIND_FORM = KindForm(
     resource=TFJOBS,
-    bounds=("autoscaling", "minWorkers", "maxWorkers"),
     nodes_label="Workers",
     nodes_hint="0 for a master alone",
     min_nodes=0,
     max_nodes=MAX_REPLICAS,
     requires_nodes=True,
-    fixed_framework="TensorFlow",
     identity_fields=("RuntimeId",),
     message_patterns=(
         ("minimum", r"\bminWorkers\b|\bautoscaling\b"),
         ("maximum", r"\b(?:spec\.)?(?:autoscaling\.)?maxWorkers\b"),
         ("nodes", r"\breplicas\b"),
+        ("restarts", r"\bbackoffLimit\b"),
     ),
     new_spec=_new_spec,
-    read_fields=_read_fields,
-    write_fields=_write_fields,
+    parts={
+        # First, so that new workers get the other changes as well.
+        "nodes": Part(_read_workers, _put_workers),
+        "image": _of_container("image", lambda container: string_at(container, "image", "image"), put_image),
+        "command": _of_container("command", command_at, put_command),
+        "cpu": _quantity(CPU, "requests"),
+        "memory": _quantity(MEMORY, "requests", "limits"),
+        "gpus": _of_container(
+            "gpus",
+            lambda container: gpus_at(container, "resources"),
+            lambda container, gpus: put_gpus(container, "resources", gpus),
+        ),
+        "env": _of_container("env", env_at, put_env),
+        "other_env": _of_container("env", other_env_at, put_nothing),
+        "volumes": _of_programs("volumes", volumes_at, put_volumes),
+        "shared_memory": _of_programs("volumes", shared_memory_at, put_shared_memory),
+        "other_volumes": _of_programs("volumes", other_volumes_at, put_nothing),
+        **COMMON_PARTS,
+        "minimum": scalar("minimum", ("autoscaling", "minWorkers"), number_at),
+        "maximum": scalar("maximum", ("autoscaling", "maxWorkers"), number_at),
+        "restarts": scalar("restarts", ("backoffLimit",), number_at),
+    },
 )
