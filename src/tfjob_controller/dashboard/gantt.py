@@ -393,8 +393,8 @@ def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
 def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]:
     moments: dict[str, list[datetime]] = {}
     for event in events:
-        if moment := parse_time_or_none(event_time(event)):
-            moments.setdefault(event.get("reason", ""), []).append(moment)
+        if moment := parse_time_or_none(event_time(event)):  # kubelets write whole seconds, and others more
+            moments.setdefault(event.get("reason", ""), []).append(moment.replace(microsecond=0))
     started = min(moments.get("Started", ()), default=None)
     last = max((moment for of_reason in moments.values() for moment in of_reason), default=now)
     if scheduled := min(moments.get("Scheduled", ()), default=None):
