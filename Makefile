@@ -166,7 +166,7 @@ simulate: $(READY) ## Default Kubernetes, gangs, locality, autoscaling on simula
 	@$(PY) -m tfjob_controller simulate --grid --plots=build/simulate $(SIMULATE)
 
 ##@ Benchmarks: one JSON line per figure
-.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-kubeflow-v1
+.PHONY: bench-create bench-cache bench-sync bench-watch bench-filter bench-placement bench-gang bench-dashboard bench-kubeflow-v1
 bench-create: $(READY) ## Pods of jobs, first child's latency
 	@$(PY) -m bench.create
 bench-cache: $(READY) ## Memory per cached pod
@@ -181,6 +181,8 @@ bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 wait
 	@$(PY) -m bench.placement
 bench-gang: $(READY) ## How fast gangs start, against kube-scheduler's own
 	@$(PY) -m bench.gang
+bench-dashboard: $(READY) ## The dashboard with 1,000 jobs, in a real browser
+	@$(PY) -m bench.dashboard
 bench-kubeflow-v1: $(READY) ## TFJobs of kubeflow.org/v1, against training-operator
 	@$(PY) -m bench.kubeflowv1
 

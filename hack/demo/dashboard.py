@@ -16,26 +16,39 @@ from demo.autoscale import GPU
 from demo.ownstage import start_programs
 from demo.play import Scene
 from demo.screen import Check
-from demo.stage import NAMESPACE, Object, Stage, end_command, has_condition, wait
+from demo.stage import Object, Stage, end_command, has_condition, wait
 from localcluster.controlplane import ControlPlane
 from localcluster.images import BASE
 from tfjob_controller.kubectl.cli import main as kubectl_tfjob
 
-CLUSTER = replace(autoscale.CLUSTER, name="demo-dashboard", images=(BASE,))
+_SYSTEM = "tfjob-system"
+CLUSTER = replace(
+    autoscale.CLUSTER,
+    name="demo-dashboard",
+    images=(BASE,),
+    # Its Lease shows that it runs, as in a cluster; pages would doubt that otherwise.
+    controller=(*autoscale.CLUSTER.controller, "--leader-elect", f"--leader-elect-lease-namespace={_SYSTEM}"),
+)
+# The teams' namespaces.
+LANGUAGE, VISION = "language", "vision"
 RESOURCE_PATHS = {
-    kind: f"/apis/kubeflow.org/{version}/namespaces/{NAMESPACE}/{kind.lower()}s"
-    for kind, version in (("TFJob", "v1alpha1"), ("TrainJob", "v2alpha1"))
+    "TFJob": "/apis/kubeflow.org/v1alpha1/namespaces/{}/tfjobs",
+    "TrainJob": "/apis/kubeflow.org/v2alpha1/namespaces/{}/trainjobs",
 }
 _TIMEOUT_SECONDS = 120.0
+METRICS = ("loss", "accuracy", "lr", "throughput", "step")
 # It learns, more slowly towards its end, and prints what a log reader needs.
 TRAINS = """
 import math, random, time
 for step in range(1, {steps} + 1):
-    loss = 2.5 * math.exp(-step / 120) + 0.05 * random.random()
-    print(f"step={{step}} loss={{loss:.4f}} accuracy={{1 - loss / 3:.4f}}", flush=True)
+    loss = 0.21 + 2.3 * math.exp(-step / 160) + 0.09 * random.random() * math.exp(-step / 600)
+    lr = 3e-4 * min(1, step / 60) * (0.55 + 0.45 * math.cos(min(1, step / 900) * math.pi))
+    speed = 1480 + 40 * random.random() - 260 * (step % 97 == 0)
+    values = f"loss={{loss:.4f}} accuracy={{1 - loss / 3:.4f}} lr={{lr:.2e}} throughput={{speed:.0f}}"
+    print(f"step={{step}} {{values}}", flush=True)
     time.sleep({pause})
 """
-FOREVER = TRAINS.format(steps=1_000_000, pause=1)
+FOREVER = TRAINS.format(steps=1_000_000, pause=0.5)
 BRIEFLY = TRAINS.format(steps=40, pause=0.1)
 LOSES_ITS_DATA = "import time\nprint('reading /data/train.csv', flush=True)\ntime.sleep(2)\nopen('/data/train.csv')"
 # Exit code 137 is that of a program that was killed, so that it is tried again.
@@ -55,6 +68,8 @@ def run(stage: Stage) -> list[Check]:
 
 
 def fill(plane: ControlPlane, stage: Stage) -> None:
+    for namespace in (_SYSTEM, LANGUAGE, VISION):
+        stage.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     start_programs(plane, stage.screen, CLUSTER)
     create_jobs(stage)
 
@@ -64,7 +79,8 @@ def create_jobs(stage: Stage) -> None:
     created = jobs()
     stage.screen.step(f"kubectl create: {', '.join(job['metadata']['name'] for job in created)}")
     for job in created:
-        path, name = RESOURCE_PATHS[job["kind"]], job["metadata"]["name"]
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        path = RESOURCE_PATHS[job["kind"]].format(namespace)
         stage.api.create(path, job)
         if name == FIRST_GANG:
             _await_capacity(stage, f"{path}/{name}")
@@ -76,34 +92,36 @@ def _await_capacity(stage: Stage, path: str) -> None:
 
 def jobs() -> list[Object]:
     """Returns the manifests in the order in which they are created: those that hold GPUs before those that wait."""
+    gang = {"enabled": True}
+    bounds = {"minNodes": 1, "maxNodes": 3}
     return [
-        trainjob("resnet", FOREVER, numNodes=2),
-        tfjob("mnist", FOREVER, workers=2),
-        trainjob(FIRST_GANG, FOREVER, numNodes=2, gang={"enabled": True}, gpus=1),
-        trainjob("bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy={"minNodes": 1, "maxNodes": 3}),
-        trainjob("done", BRIEFLY),
-        tfjob("done-with-workers", BRIEFLY, workers=1),
-        trainjob("no-such-file", LOSES_ITS_DATA),
-        trainjob("killed-again-and-again", IS_KILLED, maxRestarts=100),
-        trainjob("no-such-image", FOREVER, image="localhost/no-such-image:1"),
-        trainjob("suspended", FOREVER, suspend=True),
-        trainjob("waits-for-gpus", FOREVER, numNodes=3, gang={"enabled": True}, gpus=1),
-        trainjob("waits-behind-it", FOREVER, numNodes=3, gang={"enabled": True, "priority": -1}, gpus=1),
-        trainjob("larger-than-the-cluster", FOREVER, numNodes=64, gang={"enabled": True}, gpus=1),
+        trainjob(VISION, "resnet50-imagenet", FOREVER, numNodes=2),
+        tfjob(VISION, "mnist", FOREVER, workers=2),
+        trainjob(LANGUAGE, FIRST_GANG, FOREVER, numNodes=2, gang=gang, gpus=1),
+        trainjob(LANGUAGE, "bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy=bounds),
+        trainjob(VISION, "vit-baseline", BRIEFLY),
+        tfjob(LANGUAGE, "wide-and-deep", BRIEFLY, workers=1),
+        trainjob(LANGUAGE, "tokenizer-ablation", LOSES_ITS_DATA),
+        trainjob(LANGUAGE, "whisper-small", IS_KILLED, maxRestarts=100),
+        trainjob(VISION, "sdxl-lora", FOREVER, image="localhost/sdxl-trainer:2"),
+        trainjob(VISION, "clip-nightly", FOREVER, suspend=True),
+        trainjob(LANGUAGE, "mixtral-sft", FOREVER, numNodes=3, gang=gang, gpus=1),
+        trainjob(VISION, "segment-anything", FOREVER, numNodes=3, gang={**gang, "priority": -1}, gpus=1),
+        trainjob(LANGUAGE, "llama-405b", FOREVER, numNodes=64, gang=gang, gpus=1),
     ]
 
 
-def trainjob(name: str, program: str, *, gpus: int = 0, image: str = BASE, **spec: Any) -> Object:
+def trainjob(namespace: str, name: str, program: str, *, gpus: int = 0, image: str = BASE, **spec: Any) -> Object:
     trainer = {"image": image, "command": ["python3", "-c", program], "resourcesPerNode": _resources(gpus)}
     return {
         "apiVersion": "kubeflow.org/v2alpha1",
         "kind": "TrainJob",
-        "metadata": {"name": name},
-        "spec": {"framework": "plain", **spec, "trainer": trainer},
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"framework": "plain", "metrics": {"names": METRICS}, **spec, "trainer": trainer},
     }
 
 
-def tfjob(name: str, program: str, *, workers: int) -> Object:
+def tfjob(namespace: str, name: str, program: str, *, workers: int) -> Object:
     container = {
         "name": "tensorflow",
         "image": BASE,
@@ -119,7 +137,7 @@ def tfjob(name: str, program: str, *, workers: int) -> Object:
     return {
         "apiVersion": "kubeflow.org/v1alpha1",
         "kind": "TFJob",
-        "metadata": {"name": name},
+        "metadata": {"namespace": namespace, "name": name},
         "spec": {"replicaSpecs": replicas},
     }
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Page
 from rich.console import Console
@@ -26,17 +27,20 @@ from demo.stage import ROOT, Stage, ending, wait
 from localcluster import stack
 from localcluster.chromium import chromium
 
-SHOWN_JOB = "resnet"
+NAMESPACE, NAME = "language", "llama-finetune"
 # The number of steps of that job after which its charts show something, and how long they may take.
-STEPS, TIMEOUT_SECONDS = 90, 600
-WIDTH = 1200
-# The name of each picture, its height, the page's address, and what is on the page when it is complete.
-PICTURES = (
-    ("dashboard-jobs", 1000, "/jobs", ".spark"),
-    ("dashboard-job", 1700, f"/jobs/default/TrainJob/{SHOWN_JOB}", "canvas"),
-    ("dashboard-new", 1200, f"/new?from=TrainJob/default/{SHOWN_JOB}", "#new-yaml"),
-    ("dashboard-queue", 640, "/queue", "td"),
-    ("dashboard-cluster", 400, "/cluster", ".usage"),
+STEPS, TIMEOUT_SECONDS = 400, 900
+DESK, PHONE = 1280, 400
+# The name of each picture, its width and height, the colour scheme, the page's address, and what is on the page when it
+# is complete.
+PICTURES: tuple[tuple[str, int, int, Literal["light", "dark"], str, str], ...] = (
+    ("dashboard-jobs", DESK, 900, "light", "/jobs?namespace=", ".spark"),
+    ("dashboard-jobs-phone", PHONE, 860, "dark", "/jobs?namespace=", ".spark"),
+    ("dashboard-job", DESK, 1000, "light", f"/jobs/{NAMESPACE}/trainjob/{NAME}", "canvas"),
+    ("dashboard-job-dark", DESK, 1000, "dark", f"/jobs/{NAMESPACE}/trainjob/{NAME}", "canvas"),
+    ("dashboard-new", DESK, 900, "light", f"/new?from=TrainJob/{NAMESPACE}/{NAME}", "#new-yaml"),
+    ("dashboard-queue", DESK, 640, "light", "/queue?namespace=", "td"),
+    ("dashboard-cluster", DESK, 520, "light", "/cluster?namespace=", ".usage"),
 )
 
 
@@ -55,17 +59,18 @@ def _picture(screen: Screen, folder: Path) -> bool:
     stage = kept_stage(screen, dashboard.CLUSTER, dashboard.fill)
     stop = functools.partial(stack.down, stage.folder, lambda _: None)
     with nullcontext() if was_there else ending(stop):
-        screen.step(f"waiting for step {STEPS} of {SHOWN_JOB}")
-        wait(lambda: _has_steps(stage), TIMEOUT_SECONDS, f"{SHOWN_JOB} to reach step {STEPS}")
+        screen.step(f"waiting for step {STEPS} of {NAME}")
+        wait(lambda: _has_steps(stage), TIMEOUT_SECONDS, f"{NAME} to reach step {STEPS}")
         with _served(stage.kubectl.kubeconfig) as address, chromium(screen.detail) as browser:
-            page = browser.new_page()
+            page = browser.new_page(device_scale_factor=2)
             page.goto(address)
             _take(page, address, folder, screen)
     return True
 
 
 def _has_steps(stage: Stage) -> bool:
-    metrics = stage.kubectl.get("trainjob", SHOWN_JOB).get("status", {}).get("metrics", ())
+    path = dashboard.RESOURCE_PATHS["TrainJob"].format(NAMESPACE)
+    metrics = stage.api.get(f"{path}/{NAME}").get("status", {}).get("metrics", ())
     return any(metric["name"] == "step" and float(metric["value"]) >= STEPS for metric in metrics)
 
 
@@ -85,8 +90,9 @@ def _served(kubeconfig: Path) -> Iterator[str]:
 
 def _take(page: Page, address: str, folder: Path, screen: Screen) -> None:
     origin = re.sub(r"/login.*", "", address)
-    for name, height, path, complete in PICTURES:
-        page.set_viewport_size({"width": WIDTH, "height": height})
+    for name, width, height, scheme, path, complete in PICTURES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
         page.goto(f"{origin}{path}")
         page.locator(complete).first.wait_for()
         page.screenshot(path=folder / f"{name}.png")

@@ -115,19 +115,19 @@ def test_it_is_kept_used_again_and_ended_by_cluster_down(start: Start, home: Pat
 
 # The state of each job of the dashboard's demo, as `kubectl tfjob list` says it.
 STATES = {
-    "resnet": "Running",
+    "resnet50-imagenet": "Running",
     "mnist": "Running",
     "llama-finetune": "Running",
     "bert-elastic": "Running",
-    "done": "Succeeded",
-    "done-with-workers": "Succeeded",
-    "no-such-file": "Failed",
-    "killed-again-and-again": "Pending",
-    "no-such-image": "Pending",
-    "suspended": "Suspended",
-    "waits-for-gpus": "Pending",
-    "waits-behind-it": "Pending",
-    "larger-than-the-cluster": "Pending",
+    "vit-baseline": "Succeeded",
+    "wide-and-deep": "Succeeded",
+    "tokenizer-ablation": "Failed",
+    "whisper-small": "Pending",
+    "sdxl-lora": "Pending",
+    "clip-nightly": "Suspended",
+    "mixtral-sft": "Pending",
+    "segment-anything": "Pending",
+    "llama-405b": "Pending",
 }
 
 
@@ -139,16 +139,16 @@ def test_the_dashboards_demo_has_jobs_in_all_states_and_leaves_them(start: Start
     with urllib.request.urlopen(address, timeout=60) as page:
         assert "tfjob" in page.read().decode()
     folder = home / "demo-dashboard"
-    command = [sys.executable, "-m", "tfjob_controller.kubectl", "list"]
+    command = [sys.executable, "-m", "tfjob_controller.kubectl", "list", "-A"]
     environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig")}
 
     def states() -> dict[str, str]:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         rows = [line.split() for line in done.stdout.splitlines()[1:]]
-        return {name: state for _, name, _, state, *_ in rows}
+        return {name: state for _, _, name, _, state, *_ in rows}
 
     # This one changes between two states.
-    restarted = {"killed-again-and-again": "Pending"}
+    restarted = {"whisper-small": "Pending"}
     eventually(lambda: states() | restarted == STATES, TIMEOUT_SECONDS)
     demo.send_signal(signal.SIGINT)
     assert demo.wait(60) == 128 + signal.SIGINT

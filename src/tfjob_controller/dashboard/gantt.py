@@ -54,6 +54,8 @@ _MARK_OF_REASON = {
     reasons.PREEMPTED: PREEMPTION,
     "Stalled": STALL,
 }
+# Nodes, whose clocks may be ahead, write some of the times.
+_CLOCK_SKEW = timedelta(minutes=1)
 # The distances of the times on the axis, in seconds, and the most of them.
 _TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 _MAX_TICKS = 5
@@ -190,9 +192,10 @@ def _chart(
 
     def marks(found: Iterable[_Moment]) -> list[Mark]:
         """The newest of those within the chart, one of each kind and second."""
-        by_second = {(each.kind, int(each.time.timestamp())): each for each in found if begin <= each.time <= end}
+        known = (each for each in found if begin <= each.time <= end + _CLOCK_SKEW)
+        by_second = {(each.kind, int(each.time.timestamp())): each for each in known}
         newest = sorted(by_second.values(), key=lambda each: each.time)[-MAX_MARKS:]
-        return [Mark(each.kind, share(each.time), each.text, format_time(each.time)) for each in newest]
+        return [Mark(each.kind, min(100.0, share(each.time)), each.text, format_time(each.time)) for each in newest]
 
     rows = [
         ReplicaBars(
