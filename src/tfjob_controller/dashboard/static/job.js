@@ -15,7 +15,6 @@ function keepHead() {
     const was = head.classList.contains("small");
     head.classList.remove("small");
     const tall = head.offsetHeight;
-    root.setProperty("--head-gap", "0px");
     head.classList.add("small");
     const small = head.offsetHeight;
     head.classList.toggle("small", was);
