@@ -54,6 +54,8 @@ _MARK_OF_REASON = {
     reasons.PREEMPTED: PREEMPTION,
     "Stalled": STALL,
 }
+# Nodes, whose clocks may be ahead, write some of the times.
+_CLOCK_SKEW = timedelta(minutes=1)
 # The distances of the times on the axis, in seconds, and the most of them.
 _TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 _MAX_TICKS = 5
@@ -190,9 +192,10 @@ def _chart(
 
     def marks(found: Iterable[_Moment]) -> list[Mark]:
         """The newest of those within the chart, one of each kind and second."""
-        by_second = {(each.kind, int(each.time.timestamp())): each for each in found if begin <= each.time <= end}
+        known = (each for each in found if begin <= each.time <= end + _CLOCK_SKEW)
+        by_second = {(each.kind, int(each.time.timestamp())): each for each in known}
         newest = sorted(by_second.values(), key=lambda each: each.time)[-MAX_MARKS:]
-        return [Mark(each.kind, share(each.time), each.text, format_time(each.time)) for each in newest]
+        return [Mark(each.kind, min(100.0, share(each.time)), each.text, format_time(each.time)) for each in newest]
 
     rows = [
         ReplicaBars(
@@ -393,8 +396,8 @@ def _earlier_pods(case: Diagnostics) -> Iterator[tuple[str, Sequence[Object]]]:
 def _spans_of_events(events: Sequence[Object], now: datetime) -> Iterator[_Span]:
     moments: dict[str, list[datetime]] = {}
     for event in events:
-        if moment := parse_time_or_none(event_time(event)):
-            moments.setdefault(event.get("reason", ""), []).append(moment)
+        if moment := parse_time_or_none(event_time(event)):  # kubelets write whole seconds, and others more
+            moments.setdefault(event.get("reason", ""), []).append(moment.replace(microsecond=0))
     started = min(moments.get("Started", ()), default=None)
     last = max((moment for of_reason in moments.values() for moment in of_reason), default=now)
     if scheduled := min(moments.get("Scheduled", ()), default=None):

@@ -85,7 +85,7 @@ def replica_table(description: Description, chart: Gantt) -> ReplicaTable:
     rows += [ReplicaLane(_former(name), "", lane) for name, lane in lanes.items() if name not in known][
         : MAX_REPLICAS - len(rows)
     ]
-    return ReplicaTable(rows, len(description.replicas) - len(rows))
+    return ReplicaTable(rows, len(known) - len(names))
 
 
 def _former(name: str) -> ReplicaRow:

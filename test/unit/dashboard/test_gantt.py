@@ -13,13 +13,17 @@ from tfjob_controller.client.kinds import snapshot_decoder
 from tfjob_controller.dashboard.gantt import (
     ADMITTED,
     BLOCKED,
+    CHECKPOINT,
     EARLIER,
     FAILED,
     MAX_REPLICAS,
+    PREEMPTION,
     PREPARING,
     PULLING,
+    RESIZE,
     RESTART,
     RUNNING,
+    STALL,
     SUCCEEDED,
     WAITING,
     Gantt,
@@ -203,3 +207,87 @@ def test_broken_times_and_pods_of_no_replica_are_left_out() -> None:
     stranger = pod(1)
     stranger["metadata"]["labels"] = {}
     assert chart(broken, stranger).rows == ()
+
+
+def of_job(reason: str, second: int, message: str = "", **more: Any) -> Object:
+    about = {"kind": "TFJob", "uid": "u", "name": "train"}
+    event = {"metadata": {}, "reason": reason, "involvedObject": about, "firstTimestamp": at(second), **more}
+    return {**event, "message": message}
+
+
+def test_the_pauses_between_pods_that_failed_are_blocked() -> None:
+    earlier = [
+        event(reason, second, f"pod-{number}")
+        for number, begin in enumerate((10, 40))
+        for reason, second in (("Scheduled", begin), ("Started", begin), ("Killing", begin + 10))
+    ]
+    # The scheduler writes fractions of a second, and the kubelet does not.
+    earlier[3]["firstTimestamp"] = at(40).replace("Z", ".9Z")
+    running = pod(0, created=60, scheduled=60, state={"running": {"startedAt": at(60)}})
+    running["metadata"]["uid"] = "pod-9"
+
+    def pauses(*events: Object) -> list[tuple[float, float]]:
+        (row,) = chart(running, events=[*earlier, *events]).rows
+        return [(bar.start, bar.end) for bar in row.bars if bar.phase == BLOCKED]
+
+    seconds = 90 / 100  # the chart begins with the first event
+    between = [(round(start / seconds, 2), round(end / seconds, 2)) for start, end in ((10, 30), (40, 50))]
+    assert pauses() == []
+    assert pauses(of_job("Restarted", 20)) == between
+    # A job that was suspended meanwhile did not wait because of a failure.
+    assert pauses(of_job("Restarted", 20), of_job("Suspended", 30)) == between[1:]
+
+
+def test_checkpoints_resizes_preemptions_and_stalls_are_marks_of_the_job() -> None:
+    events = [
+        of_job("CheckpointSaved", 20, "saved step-1", lastTimestamp=at(30)),
+        of_job("Resized", 40, "3 workers"),
+        of_job("Preempted", 50, "preempted by big"),
+        of_job("Stalled", 60, "no output"),
+        of_job("Running", 61),
+        of_job("Resized", 99, "another job's") | {"involvedObject": {"kind": "TFJob", "uid": "other", "name": "train"}},
+    ]
+    found = chart(pod(0), events=events)
+    assert [(mark.kind, mark.at, mark.text) for mark in found.marks] == [
+        (CHECKPOINT, 20.0, "saved step-1"),
+        (CHECKPOINT, 30.0, "saved step-1"),
+        (RESIZE, 40.0, "3 workers"),
+        (PREEMPTION, 50.0, "preempted by big"),
+        (STALL, 60.0, "no output"),
+    ]
+    assert found.mark_kinds == [CHECKPOINT, RESIZE, PREEMPTION, STALL]
+
+
+def test_one_moment_has_one_mark_and_the_newest_ones_are_kept() -> None:
+    twice = [of_job("CheckpointSaved", 20, "first"), of_job("CheckpointSaved", 20, "second")]
+    assert [mark.text for mark in chart(pod(0), events=twice).marks] == ["second"]
+    many = [of_job("CheckpointSaved", second, str(second)) for second in range(100)]
+    assert [mark.text for mark in chart(pod(0), events=many).marks] == [str(each) for each in range(50, 100)]
+
+
+def test_an_eviction_is_a_mark_of_its_replica() -> None:
+    evicted = pod(0)
+    condition = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at(50), "message": "drained"}
+    evicted["status"]["conditions"].append({**condition, "reason": "EvictionByEvictionAPI"})
+    (row,) = chart(evicted).rows
+    assert [(mark.kind, mark.at, mark.text) for mark in row.marks] == [
+        (PREEMPTION, 50.0, "EvictionByEvictionAPI: drained")
+    ]
+
+
+def test_the_axis_has_a_few_round_times() -> None:
+    assert [(tick.at, tick.text) for tick in chart(pod(0)).ticks] == [
+        (0.0, "00:00:00"),
+        (30.0, "00:00:30"),
+        (60.0, "00:01:00"),
+        (90.0, "00:01:30"),
+    ]
+
+
+def test_of_many_replicas_the_preferred_ones_have_lanes() -> None:
+    pods = [pod(index) for index in range(MAX_REPLICAS + 3)]
+    seen = snapshot_decoder(TFJOB)(msgspec.json.encode(JOB))
+    found = gantt(Diagnostics(seen, pods=pods), NOW, preferred=[f"worker-{MAX_REPLICAS + 2}"])
+    names = [row.replica for row in found.rows]
+    assert len(names) == MAX_REPLICAS
+    assert names[-2:] == [f"worker-{MAX_REPLICAS - 2}", f"worker-{MAX_REPLICAS + 2}"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from tfjob_controller.dashboard.metrichistory import (
+    MAX_ALL_POINTS,
     MAX_POINTS,
     MAX_REPORTS,
     MAX_SERIES,
@@ -79,3 +82,30 @@ def test_the_log_comes_before_reports_of_the_same_metric() -> None:
     reported = [MetricSeries("loss", "report", [0], [1]), MetricSeries("reward", "report", [0], [5])]
     assert charts([logged], reported) == [logged, reported[1]]
     assert len(charts([], [MetricSeries(f"m{n}", "report", [0], [1]) for n in range(20)])) == MAX_SERIES
+
+
+def test_lines_that_begin_with_times_give_times() -> None:
+    lines = ["2026-01-01T00:00:01.5Z step=1 loss=3", "2026-01-01T00:00:02Z noise", "2026-01-01T00:00:03Z step=2 loss=2"]
+    (found,) = logged_series(lines, NAMES)
+    begin = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert (found.positions, found.times) == ([1, 2], [begin + 1.5, begin + 3])
+    (found,) = logged_series([*lines, "step=3 loss=1"], NAMES)
+    assert (len(found.values), found.times) == (3, ())
+
+
+def test_reports_have_the_times_at_which_they_came() -> None:
+    reported = ReportedMetrics()
+    for number in range(3):
+        reported.record({"reward": float(number)}, at=100.0 + number)
+    assert reported.series() == [MetricSeries("reward", "report", [0, 1, 2], [0, 1, 2], [100, 101, 102])]
+
+
+def test_a_long_series_keeps_its_last_value() -> None:
+    (found,) = logged_series([f"step={step} loss={step}" for step in range(MAX_POINTS * 3 + 2)], NAMES)
+    assert (found.positions[-1], found.values[-1]) == (MAX_POINTS * 3 + 1, MAX_POINTS * 3 + 1)
+
+
+def test_all_series_together_are_bounded() -> None:
+    names = [f"m{number}" for number in range(MAX_SERIES)]
+    lines = [" ".join(f"{name}={step}" for name in names) for step in range(MAX_POINTS * 2)]
+    assert sum(len(series.values) for series in logged_series(lines, names)) <= MAX_ALL_POINTS

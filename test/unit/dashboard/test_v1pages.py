@@ -127,6 +127,7 @@ class Visit:
         return re.findall(r"<option[^>]*>(\w+job)</option>", page)
 
     def buttons(self, job: str) -> list[str]:
+        """Of suspend and resume the style sheet shows the one that the state allows."""
         main = self.page(job).partition('<div class="actions">')[2].partition('<div id="answer"')[0]
         return re.findall(r">(\w+)</(?:button|a)>", main)
 
@@ -275,20 +276,20 @@ def test_a_job_has_the_page_of_other_jobs(cluster: Cluster, person: Visit) -> No
     cluster.pod(job, "worker-1", "tfjob-controller", phase="Running")
     page = person.page(PAGE)
     assert "<strong>Now:</strong> worker-0 waits: ErrImagePull: no such image." in page
-    rows = re.findall(r'<th scope="row">([-\w]+)</th><td data-label="State">(\w+)</td>', page)
+    rows = re.findall(r'data-replica="([-\w]+)".*?<span class="pill [-\w]+">.*?</svg>(\w+)</span>', page, re.DOTALL)
     assert rows == [("master-0", "Running"), ("worker-0", "ImagePullBackOff"), ("worker-1", "Pending")]
     assert re.findall(r"<option>([-\w]+)</option>", page) == ["master-0", "worker-0", "worker-1"]
-    assert re.findall(r'<div class="gantt-row"><span>([-\w]+)', page) == ["master-0", "worker-0"]
-    assert '<th scope="row">Created</th><td data-label="Status">True</td>' in page
+    assert re.findall(r'<svg class="gantt" role="img" aria-label="([-\w]+):', page) == ["master-0", "worker-0"]
+    assert '<th scope="row">Created</th><td class="side">True</td>' in page
     assert "kind: PyTorchJob" in page
 
 
 def test_buttons_suspend_resume_scale_and_delete(cluster: Cluster, person: Visit) -> None:
     job = cluster.job("PyTorchJob", {"Master": 1, "Worker": 2})
-    assert person.buttons(PAGE) == ["Suspend", "Scale", "Clone", "Delete"]
+    assert person.buttons(PAGE) == ["Suspend", "Resume", "Scale", "Clone", "Compare", "Delete"]
     person.press(PAGE, "suspend")
     assert cluster.objects[job]["spec"]["runPolicy"] == {"suspend": True}
-    assert person.buttons(PAGE) == ["Resume", "Scale", "Clone", "Delete"]
+    assert person.buttons(PAGE) == ["Suspend", "Resume", "Scale", "Clone", "Compare", "Delete"]
     person.press(PAGE, "resume")
     assert cluster.objects[job]["spec"]["runPolicy"] == {"suspend": False}
     person.press(PAGE, "scale", replicas="3")
@@ -299,12 +300,12 @@ def test_buttons_suspend_resume_scale_and_delete(cluster: Cluster, person: Visit
 
 def test_a_job_that_has_ended_can_only_be_deleted(cluster: Cluster, person: Visit) -> None:
     cluster.condition(cluster.job("PyTorchJob", {"Worker": 1}), "Succeeded")
-    assert person.buttons(PAGE) == ["Clone", "Delete"]
+    assert person.buttons(PAGE) == ["Clone", "Compare", "Delete"]
 
 
 def test_a_job_without_workers_cannot_be_scaled(cluster: Cluster, person: Visit) -> None:
     cluster.job("PyTorchJob", {"Master": 1})
-    assert person.buttons(PAGE) == ["Suspend", "Clone", "Delete"]
+    assert person.buttons(PAGE) == ["Suspend", "Resume", "Clone", "Compare", "Delete"]
 
 
 def test_a_reason_that_is_a_sentence_ends_once(cluster: Cluster, person: Visit) -> None:
@@ -315,7 +316,7 @@ def test_a_reason_that_is_a_sentence_ends_once(cluster: Cluster, person: Visit) 
 def test_a_tfjob_has_one_page_whatever_its_version(cluster: Cluster, person: Visit) -> None:
     cluster.job("TFJob", {"Chief": 1, "Worker": 1})
     assert "tfReplicaSpecs" in person.page("/jobs/team/tfjob/train")
-    assert person.buttons("/jobs/team/tfjob/train") == ["Suspend", "Scale", "Clone", "Delete"]
+    assert person.buttons("/jobs/team/tfjob/train") == ["Suspend", "Resume", "Scale", "Clone", "Compare", "Delete"]
 
 
 def test_a_kind_that_the_cluster_lacks_has_a_page_with_the_reason(cluster: Cluster, person: Visit) -> None:

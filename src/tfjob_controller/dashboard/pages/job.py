@@ -36,9 +36,8 @@ _METRIC_LINES = 5000
 async def job_page(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job, watched = await rendering.read(request, lambda: _found(request, user))
         manifest = _manifest_reader(request)
-        watched = await rendering.read(request, lambda: _watched(user, job))
         async with rendering.services(request).feeds.job(user, watched) as watch:
             view = (await rendering.read(request, lambda: _content(watch, user, lambda: job, manifest))).html
         allowed = await rendering.read(request, lambda: _allowed_actions(user, job))
@@ -105,8 +104,7 @@ async def metrics(request: Request) -> Response:
     """The series of the charts: those in the last lines of the chief's log, and those that the program reports."""
     user = rendering.user_of(request)
     try:
-        job = await rendering.read(request, lambda: _job(request))
-        watched = await rendering.read(request, lambda: _watched(user, job))
+        job, watched = await rendering.read(request, lambda: _found(request, user))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     async with rendering.services(request).feeds.job(user, watched) as watch:
@@ -177,6 +175,11 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     if user.may("delete", resource, job.namespace):
         actions.add("delete")
     return frozenset(actions)
+
+
+def _found(request: Request, user: User) -> tuple[Job, WatchedJob]:
+    job = _job(request)
+    return job, _watched(user, job)
 
 
 def _watched(user: User, job: Job) -> WatchedJob:

@@ -9,19 +9,20 @@ function keepHead() {
   const root = document.documentElement.style;
   let gap = 0, start = 0;
   const follow = () => head.classList.toggle("small", window.scrollY >= start + gap && gap > 0);
+  // The bar on top stays on a wide screen alone.
+  const topHeight = () => (getComputedStyle(top).position === "sticky" ? top.offsetHeight : 0);
   const measure = () => {
     const was = head.classList.contains("small");
     head.classList.remove("small");
     const tall = head.offsetHeight;
-    root.setProperty("--head-gap", "0px");
     head.classList.add("small");
     const small = head.offsetHeight;
     head.classList.toggle("small", was);
     gap = Math.max(0, tall - small);
-    start = Math.max(0, head.parentElement.getBoundingClientRect().top + window.scrollY - top.offsetHeight);
+    start = Math.max(0, head.parentElement.getBoundingClientRect().top + window.scrollY - topHeight());
     root.setProperty("--head-gap", `${gap}px`);
     root.setProperty("--head-height", `${small}px`);
-    root.setProperty("--top-height", `${top.offsetHeight}px`);
+    root.setProperty("--top-height", `${topHeight()}px`);
     follow();
   };
   let width = 0;
