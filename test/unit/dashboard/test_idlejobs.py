@@ -10,6 +10,7 @@ import pytest
 
 from helpers.answering import Answering, Request
 from helpers.fakeclock import FakeClock
+from tfjob_controller.client.jobclass import JobClass
 from tfjob_controller.client.liveuse.prometheus import Sample, SeriesLabels
 from tfjob_controller.dashboard.idlejobs import IdleJobs
 from tfjob_controller.dashboard.jobrows import JobRow
@@ -23,7 +24,20 @@ OLD, YOUNG = "2026-01-01T11:29:00Z", "2026-01-01T11:31:00Z"
 
 def row(name: str = "train", children: str = "ab12", created: str = YOUNG) -> JobRow:
     meta = ObjectMeta(name=name, namespace="team", creation_timestamp=created)
-    return JobRow(meta, "tfjob", "Running", "", "", None, None, 0, "", children)
+    return JobRow(
+        metadata=meta,
+        kind="tfjob",
+        job_class=JobClass.RUNNING,
+        cause="",
+        ready="",
+        progress="",
+        percent=None,
+        loss=None,
+        gpus=0,
+        restarts=0,
+        reason="",
+        children=children,
+    )
 
 
 def is_idle(job: JobRow, **peaks: float) -> bool:
