@@ -231,7 +231,7 @@ def test_the_queue_and_the_cluster(guest: Visitor, scene: Scene) -> None:
 def test_the_form_of_a_new_job_with_problems(guest: Visitor) -> None:
     page = guest.page
     page.get_by_role("link", name="New job").click()
-    for label in ("Nodes", "GPUs of each node", "Elastic: at least"):
+    for label in ("Nodes", "CPU", "GPUs of each node"):
         page.get_by_label(label, exact=True).fill("many")
     page.get_by_role("button", name="Check", exact=True).click()
     expect(page.locator('[aria-invalid="true"]')).to_have_count(3)

@@ -17,9 +17,9 @@ from tfjob_controller.client.kinds import KINDS, kind_of_manifest
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kinds.kindform import (
     FormError,
+    FormField,
     KindForm,
     Manifest,
-    Part,
     mapping_at,
     scalar,
     section_at,
@@ -134,7 +134,7 @@ class JobForm:
 _METADATA_PARTS = {name: scalar(name, (name,), string_at) for name in ("name", "namespace")}
 
 
-def _parts_of(kind: str) -> Sequence[tuple[str, Mapping[str, Part]]]:
+def _parts_of(kind: str) -> Sequence[tuple[str, Mapping[str, FormField]]]:
     """The fields of the form below `metadata` and below `spec`."""
     of_metadata = ("metadata", _METADATA_PARTS)
     return (of_metadata, ("spec", FORMS[kind].parts)) if kind in FORMS else (of_metadata,)

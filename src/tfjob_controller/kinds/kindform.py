@@ -1,6 +1,6 @@
 """What the dashboard's form for a new job knows of a kind, and how kinds read and write single fields of a manifest.
 
-The fields of the form are those of `dashboard.jobform.JobForm`. A kind has a `Part` for each field that its jobs have.
+The fields of the form are those of `dashboard.jobform.JobForm`. A kind has a `FormField` for each one of its jobs.
 Readers raise `FormError` for a value of a wrong type. Writers create the mappings above a field, and remove those that
 become empty. `podform` has those of containers and volumes.
 """
@@ -58,7 +58,7 @@ LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FormField:
     """One field of the form: how it is read from a spec, and how a new value is written into one."""
 
     read: Callable[[Mapping[str, Any]], Any]
@@ -86,7 +86,7 @@ class KindForm:
     """A field of the form, and a regular expression for the names that messages use for it."""
     new_spec: Callable[[], dict[str, Any]]
     """The spec of an empty form."""
-    parts: Mapping[str, Part]
+    parts: Mapping[str, FormField]
     """The fields of its jobs besides kind, name and namespace, in the order in which they are written."""
 
 
@@ -112,7 +112,7 @@ class FormError(Exception):
 
 def scalar(
     field: str, path: Sequence[str], read: Callable[[Mapping[str, Any], str, str], Any], *aliases: Sequence[str]
-) -> Part:
+) -> FormField:
     """The part of a field that is one value at a path. `aliases` are other paths of it, which are not written."""
     paths = (path, *aliases)
 
@@ -125,7 +125,7 @@ def scalar(
         for alias in aliases:
             put_at(spec, alias, None)
 
-    return Part(read_first, write)
+    return FormField(read_first, write)
 
 
 def parent_at(spec: Mapping[str, Any], path: Sequence[str], field: str) -> Mapping[str, Any]:
@@ -229,7 +229,7 @@ def put_nothing(*_: Any) -> None:
     """Writes a field that the form only shows."""
 
 
-def storage_parts(field: str, *path: str) -> dict[str, Part]:
+def storage_parts(field: str, *path: str) -> dict[str, FormField]:
     """The parts of a URI and of the Secret with its credentials, in the section at a path."""
     secret = f"{field}_secret"
     return {
@@ -239,7 +239,7 @@ def storage_parts(field: str, *path: str) -> dict[str, Part]:
 
 
 # The fields that are at the same place in jobs of all kinds.
-COMMON_PARTS: Mapping[str, Part] = {
+COMMON_PARTS: Mapping[str, FormField] = {
     **storage_parts("checkpoint", "checkpoint"),
     "keep": scalar("keep", ("checkpoint", "keep"), number_at),
     "gang": scalar("gang", ("gang", "enabled"), flag_at),

@@ -15,9 +15,9 @@ from tfjob_controller.api.common.quantity import CPU, MEMORY
 from tfjob_controller.api.tfjob.types import CONTAINER_NAME, MASTER, MAX_REPLICAS, TFJOBS, WORKER
 from tfjob_controller.kinds.kindform import (
     COMMON_PARTS,
+    FormField,
     KindForm,
     Manifest,
-    Part,
     command_at,
     mapping_at,
     mappings_at,
@@ -76,7 +76,7 @@ def _of_programs(
     field: str,
     read: Callable[[Mapping[str, Any], Mapping[str, Any]], Any],
     write: Callable[[Manifest, Manifest, Any], None],
-) -> Part:
+) -> FormField:
     """A field of the pod of a replica and its training container, which are given in this order."""
 
     def read_replica(replica: Mapping[str, Any]) -> Any:
@@ -97,10 +97,12 @@ def _of_programs(
                 container = _ensure_container(replica)
                 write(replica["template"]["spec"], container, value)
 
-    return Part(read_program, write_programs)
+    return FormField(read_program, write_programs)
 
 
-def _of_container(field: str, read: Callable[[Mapping[str, Any]], Any], write: Callable[[Manifest, Any], None]) -> Part:
+def _of_container(
+    field: str, read: Callable[[Mapping[str, Any]], Any], write: Callable[[Manifest, Any], None]
+) -> FormField:
     return _of_programs(
         field, lambda pod, container: read(container), lambda pod, container, value: write(container, value)
     )
@@ -135,7 +137,7 @@ def _ensure_container(replica: Manifest) -> Manifest:
     return container
 
 
-def _quantity(resource: str, *new: str) -> Part:
+def _quantity(resource: str, *new: str) -> FormField:
     return _of_container(
         resource,
         lambda container: quantity_at(container, "resources", resource),
@@ -160,7 +162,7 @@ KIND_FORM = KindForm(
     new_spec=_new_spec,
     parts={
         # First, so that new workers get the other changes as well.
-        "nodes": Part(_read_workers, _put_workers),
+        "nodes": FormField(_read_workers, _put_workers),
         "image": _of_container("image", lambda container: string_at(container, "image", "image"), put_image),
         "command": _of_container("command", command_at, put_command),
         "cpu": _quantity(CPU, "requests"),

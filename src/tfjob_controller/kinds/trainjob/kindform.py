@@ -13,9 +13,9 @@ from tfjob_controller.api.trainjob.runtime import CLUSTER_TRAINING_RUNTIMES, TRA
 from tfjob_controller.api.trainjob.types import CLUSTER_RUNTIME, FRAMEWORKS, MAX_NODES, NODE, TRAINJOBS
 from tfjob_controller.kinds.kindform import (
     COMMON_PARTS,
+    FormField,
     KindForm,
     Manifest,
-    Part,
     command_at,
     mapping_at,
     mappings_at,
@@ -59,17 +59,19 @@ def _put_runtime(spec: Manifest, runtime: str) -> None:
     put(spec, "runtimeRef", {"name": name, "kind": kind} if runtime else None)
 
 
-def _of_trainer(field: str, read: Callable[[Mapping[str, Any]], Any], write: Callable[[Manifest, Any], None]) -> Part:
+def _of_trainer(
+    field: str, read: Callable[[Mapping[str, Any]], Any], write: Callable[[Manifest, Any], None]
+) -> FormField:
     def write_below(spec: Manifest, value: Any) -> None:
         trainer = section_at(spec, "trainer")
         write(trainer, value)
         if not trainer:
             del spec["trainer"]
 
-    return Part(lambda spec: read(mapping_at(spec, "trainer", field=field)), write_below)
+    return FormField(lambda spec: read(mapping_at(spec, "trainer", field=field)), write_below)
 
 
-def _quantity(resource: str, *new: str) -> Part:
+def _quantity(resource: str, *new: str) -> FormField:
     return _of_trainer(
         resource,
         lambda trainer: quantity_at(trainer, _RESOURCES, resource),
@@ -79,7 +81,7 @@ def _quantity(resource: str, *new: str) -> Part:
 
 def _of_volumes(
     read: Callable[[Mapping[str, Any], Mapping[str, Any]], Any], write: Callable[[Manifest, Manifest, Any], None]
-) -> Part:
+) -> FormField:
     def read_override(spec: Mapping[str, Any]) -> Any:
         override = _override_of(spec)
         return read(override, _container_of(override))
@@ -94,7 +96,7 @@ def _of_volumes(
         write(override, container, value)
         _remove_empty(spec, override, container)
 
-    return Part(read_override, write_override)
+    return FormField(read_override, write_override)
 
 
 def _override_of(spec: Mapping[str, Any]) -> Manifest:
@@ -129,7 +131,7 @@ KIND_FORM = KindForm(
     ),
     new_spec=lambda: {"numNodes": 1},
     parts={
-        "runtime": Part(_runtime_at, _put_runtime),
+        "runtime": FormField(_runtime_at, _put_runtime),
         "framework": scalar("framework", ("framework",), string_at),
         "image": scalar("image", ("trainer", "image"), string_at),
         "command": _of_trainer("command", command_at, put_command),
