@@ -149,6 +149,7 @@ def test_the_page_of_jobs_with_reasons_progress_and_losses(guest: Visitor, scene
     expect(page.locator("td.reason").first).to_contain_text("a-very-long-name")
     expect_accessible(page)
     expect_tables(page, TFJOB_NAME, TRAINJOB_NAME)
+    # The viewport is that of a phone now.
     page.get_by_label("Select all shown").check()
     page.locator("#saved summary").click()
     expect(page.get_by_role("region", name="The cluster")).to_be_visible()
