@@ -91,7 +91,8 @@ def test_what_is_no_quantity_in_the_status_of_a_gang_is_shown_without_a_bar() ->
         answer = browser.get("/queue?namespace=team")
     assert answer.status_code == 200
     assert "few of many &lt;b&gt; free" in answer.text
-    assert answer.text.count('<svg class="usage"') == 1
+    assert 'aria-label="1 of 4 cpu free"' in answer.text
+    assert 'aria-label="few of many' not in answer.text
 
 
 def test_a_queue_in_which_nobody_waits_does_not_list_pods() -> None:
