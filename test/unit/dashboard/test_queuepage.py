@@ -82,6 +82,19 @@ def test_holders_are_read_again_only_after_ten_seconds_as_all_pods_are_listed_fo
     assert api.pod_lists == 2
 
 
+def test_what_is_no_quantity_in_the_status_of_a_gang_is_shown_without_a_bar() -> None:
+    api = Cluster(has_gangs=True)
+    gang = waiting()
+    gang["status"]["missing"].append({"resource": "<b>", "requested": "many", "available": "few"})
+    api.put(GANGS.path("team"), gang)
+    with visit(api, FakeClock()) as browser:
+        answer = browser.get("/queue?namespace=team")
+    assert answer.status_code == 200
+    assert "few of many &lt;b&gt; free" in answer.text
+    assert 'aria-label="1 of 4 cpu free"' in answer.text
+    assert 'aria-label="few of many' not in answer.text
+
+
 def test_a_queue_in_which_nobody_waits_does_not_list_pods() -> None:
     api = Cluster(has_gangs=True)
     api.put(GANGS.path("team"), {**waiting(), "status": {"phase": "Bound"}})
