@@ -96,8 +96,8 @@ def read_texts(texts: Mapping[str, str]) -> tuple[JobForm, dict[str, str]]:
     if kind not in FORMS and kind not in YAML_KINDS:
         raise FormError("kind", f"Kind: is unknown; choose {' or '.join(FORMS)}.")
     form, problems = FORMS.get(kind), dict[str, str]()
-    values: dict[str, Any] = {}
-    for name in FIELDS:
+    values: dict[str, Any] = {"kind": kind}
+    for name in FIELDS[1:]:
         if name in COMMON_FIELDS or (form is not None and name in form.parts):
             try:
                 values[name] = _value(name, given, form)

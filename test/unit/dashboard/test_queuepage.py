@@ -52,7 +52,10 @@ def visit(api: MemoryApi, clock: FakeClock) -> Iterator[TestClient]:
 
 def test_without_gang_scheduling_the_jobs_that_wait_for_their_pods_are_shown() -> None:
     api = Cluster(has_gangs=False)
-    for name, status in (("waits", {"summary": "Pending", "reason": "no node"}), ("runs", {"summary": "Running"})):
+    for name, status in (
+        ("waits", {"summary": "Pending", "phase": "Creating", "reason": "no node"}),
+        ("runs", {"summary": "Running", "phase": "Running"}),
+    ):
         api.put(JOBS, {"metadata": {"name": name}, "spec": {}, "status": status})
     with visit(api, FakeClock()) as browser:
         eventually(lambda: "waits</a>" in browser.get("/queue?namespace=team").text)

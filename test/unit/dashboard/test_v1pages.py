@@ -340,7 +340,7 @@ def test_a_yaml_of_v1_is_read_checked_and_created(cluster: Cluster, person: Visi
     text = json.dumps(manifest)
     assert "The form and the YAML differ" in person.send_form("create", kind="TrainJob", yaml=text)
     read = person.send_form("read", kind="TrainJob", yaml=text)
-    assert "<option selected>PyTorchJob of kubeflow.org/v1</option>" in read
+    assert '<option value="PyTorchJob of kubeflow.org/v1" selected>' in read
     assert 'value="pasted"' in read
     shown = {"kind": "PyTorchJob of kubeflow.org/v1", "name": "named", "namespace": "team"}
     assert "name: named" in (written := person.send_form("write", yaml=text, **shown))
