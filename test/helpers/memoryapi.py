@@ -225,7 +225,7 @@ class MemoryApi(Answering):
         path = f"{request.path}/{request.body['metadata']['name']}"
         if path in self.objects:
             raise ApiError(409, "AlreadyExists", f"{path} already exists")
-        return self._store(path, request.body)
+        return request.body if request.query.get("dryRun") else self._store(path, request.body)
 
     def _update(self, request: Request) -> Object:
         self._check(request.path, request.body["metadata"])
