@@ -64,7 +64,22 @@ class AnyJob(Protocol):
 
 
 def kind_of(job: AnyJob) -> ClientKind:
-    return next(kind for kind in KINDS if isinstance(job, kind.type))
+    return next((kind for kind in KINDS if isinstance(job, kind.type)), None) or trainer_kind()
+
+
+def trainer_kind() -> ClientKind:
+    """TrainJobs of Kubeflow Trainer, which only a history has: names cannot tell them from those of this project."""
+    from tfjob_controller.kinds.kubeflowtrainer.clientkind import CLIENT_KIND
+
+    return CLIENT_KIND
+
+
+def recorded_kind(api_version: str, kind: str) -> ClientKind | None:
+    """The kind of a recorded job; None for one that is unknown here."""
+    given = (api_version, kind)
+    return next(
+        (each for each in (*KINDS, trainer_kind()) if given == (each.resource.api_version, each.resource.kind)), None
+    )
 
 
 def status_of(job: AnyJob) -> TrainingStatus:

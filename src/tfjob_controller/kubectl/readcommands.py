@@ -53,12 +53,23 @@ def _add_list(parser: ArgumentParser) -> None:
     add_no_headers(parser)
     parser.add_argument("--show-labels", action="store_true", help="add a column with the labels")
     parser.add_argument("-w", "--watch", action="store_true", help="print a row for every change after the table")
+    history = (
+        "list jobs that have ended, also deleted ones, from the history that the controller keeps at URL: a directory "
+        "or s3://bucket/prefix; default: $TFJOB_HISTORY"
+    )
+    parser.add_argument("--history", nargs="?", const="", metavar="URL", help=history)
     add_output(parser, TABLE, WIDE, JSON, YAML, NAME, accepts_kubectls=True)
+
+
+def _add_history(parser: ArgumentParser) -> None:
+    text = "the history that has jobs which no longer exist: a directory or s3://bucket/prefix; default: $TFJOB_HISTORY"
+    parser.add_argument("--history", default="", metavar="URL", help=text)
 
 
 def _add_describe(parser: ArgumentParser) -> None:
     add_job(parser)
     _add_controller_namespace(parser)
+    _add_history(parser)
     add_output(parser, TABLE, JSON, YAML)
 
 
@@ -102,6 +113,7 @@ def _add_logs(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-p", "--previous", action="store_true", help="print the log of the run before the last restart"
     )
+    _add_history(parser)
 
 
 def _add_wait(parser: ArgumentParser) -> None:
@@ -157,6 +169,7 @@ READ_COMMANDS = (
             "kubectl tfjob list --kind trainjob -o name",
             "kubectl tfjob list -l team=vision --watch",
             "kubectl tfjob list --sort-by age --show-labels --no-headers",
+            "kubectl tfjob list --history=s3://ml-history/prod",
         ),
     ),
     Command(

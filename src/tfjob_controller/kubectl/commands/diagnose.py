@@ -17,6 +17,7 @@ from tfjob_controller.client.diagnostics.timeline import (
     sort_entries,
     timeline,
 )
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.text import ago
 from tfjob_controller.kube.requester import server_now
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
@@ -24,7 +25,15 @@ from tfjob_controller.kubectl.session import Session
 
 
 def describe(session: Session, parsed: Namespace) -> int:
-    description = session.job(parsed.job).describe()
+    try:
+        description = session.job(parsed.job).describe()
+    except ClientError as error:
+        from tfjob_controller.kubectl.commands.history import ended_job
+
+        _, record = ended_job(session, parsed, error)
+        if record.description is None:
+            raise
+        description = record.description
     if is_for_programs(parsed.output):
         return print_value(description, parsed.output)
     _print_description(Screen(), description, server_now(session.requester), session.aimed)
