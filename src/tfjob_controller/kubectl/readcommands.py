@@ -81,6 +81,7 @@ def _add_explain(parser: ArgumentParser) -> None:
         help="also print the controller's log lines about the job, with their reconcile ids",
     )
     _add_controller_namespace(parser)
+    _add_history(parser)
     add_output(parser, TABLE, JSON, YAML)
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from tfjob_controller.api.common.core import JOBS, PODS
@@ -23,6 +24,8 @@ from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import Object, Resource
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.util.timestamps import format_time, parse_time_or_none
+
+log = structlog.get_logger(__name__)
 
 MAX_TIMELINE = 1000
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
@@ -71,7 +74,7 @@ def record_of(case: Diagnostics, before: Record | None, now: datetime) -> Record
         name=meta.name,
         uid=meta.uid,
         state=(status.state or status.phase) if ended else DELETED,
-        ended=_end(status) if ended else format_time(parse_time_or_none(meta.deletion_timestamp) or now),
+        ended=end_of(status) if ended else format_time(parse_time_or_none(meta.deletion_timestamp) or now),
         phase=status.phase,
         reason=status.reason,
         created=meta.creation_timestamp or "",
@@ -109,7 +112,7 @@ def _key(entry: TimelineEntry) -> tuple[str, str, str]:
     return entry.time[:19], entry.kind, entry.text
 
 
-def _end(status: TrainingStatus) -> str:
+def end_of(status: TrainingStatus) -> str:
     """When the job ended; always the same for the same status."""
     times = (status.completion_time, *(condition.last_transition_time for condition in status.conditions))
     for time in (times[0], max((time for time in times[1:] if time), default=None), status.start_time):
@@ -123,6 +126,14 @@ def _timeline(case: Diagnostics) -> list[TimelineEntry]:
 
 
 def _description(case: Diagnostics, now: datetime) -> Description | None:
+    try:
+        return _described(case, now)
+    except Exception:  # a manifest of any content must not keep a job from being recorded
+        log.exception("the job is recorded without its description", job=case.seen.metadata.name)
+        return None
+
+
+def _described(case: Diagnostics, now: datetime) -> Description:
     seen = case.seen
     jobs = (JOBS.decode(msgspec.json.encode(job)) for job in case.jobs)
     pods = [PODS.decode(msgspec.json.encode(pod)) for pod in case.pods]

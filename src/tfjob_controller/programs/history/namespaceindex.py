@@ -53,6 +53,8 @@ class NamespaceIndex:
 
     def would_remove(self, ended: str, uid: str) -> bool:
         """Whether a record of a job that ended then would be the first to be removed."""
+        if uid in self._kept:
+            return False
         order = (ended, uid, uid)
         is_full = len(self._kept) >= self._limits.jobs and bool(self._order) and order < self._order[0]
         return order <= self._removed_up_to or is_full

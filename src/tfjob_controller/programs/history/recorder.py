@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -32,7 +32,7 @@ import structlog
 from cachetools import LRUCache
 from msgspec.structs import replace
 
-from tfjob_controller.client.history.record import DELETED, Entry, Record
+from tfjob_controller.client.history.record import Entry, Record
 from tfjob_controller.client.history.store import HistoryStore
 from tfjob_controller.controller.handlers import HIGH, LOW, NORMAL
 from tfjob_controller.controller.outcome import DONE, Outcome, Retry
@@ -45,7 +45,7 @@ from tfjob_controller.kube.meta import Object, namespace_of
 from tfjob_controller.kube.requester import Requester
 from tfjob_controller.kube.workqueue.metrics import MetricsProvider
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
-from tfjob_controller.programs.history.contents import client_kind, collect, last_state, live_job, record_of
+from tfjob_controller.programs.history.contents import client_kind, collect, end_of, last_state, live_job, record_of
 from tfjob_controller.programs.history.logs import LogEnds, sources
 from tfjob_controller.programs.history.namespaceindex import Limits, NamespaceIndex
 from tfjob_controller.storage.errors import explain
@@ -72,16 +72,16 @@ RECORDED, FAILED, DROPPED, REMOVED = "recorded", "failed", "dropped", "removed"
 
 @dataclass(slots=True)
 class _Noted:
-    """A job that is to be recorded. `body` is the last state of one that was deleted."""
+    """A job that is to be recorded. `ended` is empty for one that was deleted, and `body` is its last state."""
 
     history: _KindHistory
     namespace: str
     name: str
     uid: str
+    ended: str
     is_final: bool
     since: float
     body: bytes | None = None
-    unread: list[str] = field(default_factory=list)
 
 
 class Recorder:
@@ -128,13 +128,15 @@ class Recorder:
 
     # What the reconciler calls
 
-    def note(self, history: _KindHistory, job: Object, *, is_final: bool, body: bytes | None = None) -> float:
+    def note(
+        self, history: _KindHistory, job: Object, ended: str, *, is_final: bool, body: bytes | None = None
+    ) -> float:
         """Has a job recorded. Returns how long to wait for it at most."""
         meta, now = job.metadata, self._clock.monotonic()
         key = f"{meta.namespace}/{history.kind.name}~{meta.uid}"
         with self._lock:
             index = self._indexes.get(meta.namespace)
-            if index is not None and index.has(meta.uid, is_final=is_final and body is None):
+            if index is not None and _is_done(index, meta.uid, ended, is_final=is_final and body is None):
                 return 0.0
             noted = self._noted.get(key)
             if noted is None:
@@ -142,7 +144,7 @@ class Recorder:
                 if len(self._noted) >= MAX_NOTED or self._deleted_bytes + size > MAX_DELETED_BYTES:
                     self._count(DROPPED)
                     return 0.0
-                noted = _Noted(history, meta.namespace, meta.name, meta.uid, is_final, now)
+                noted = _Noted(history, meta.namespace, meta.name, meta.uid, ended, is_final, now)
                 self._noted[key] = noted
             elif is_final and not noted.is_final:
                 noted.is_final, noted.since = True, now
@@ -190,10 +192,9 @@ class Recorder:
 
     def _record(self, noted: _Noted, *, is_final: bool) -> None:
         index = self._index_of(noted.namespace)
-        entry = index.entry(noted.uid)
-        if entry is not None and (index.has(noted.uid, is_final=is_final) or noted.body is not None):
+        if _is_done(index, noted.uid, noted.ended, is_final=is_final and noted.body is None):
             return
-        before = self._store.read(entry) if entry is not None else None
+        before = self._read(index.entry(noted.uid))
         if before is not None and before.phase in END_PHASES:
             index.put(before.entry, 0, is_final=True)
             return
@@ -203,10 +204,7 @@ class Recorder:
             return  # its deletion is noted next, with its last state
         case = collect(self._requester, kind, body, gangs=self._gangs)
         status = kind.work_of(case.seen.job).status
-        record = record_of(case, before, self._clock.now())
-        if record.state != DELETED and index.would_remove(record.ended, record.uid):
-            return
-        size = 0
+        record, size = record_of(case, before, self._clock.now()), 0
         if before is None:
             record, size = self._write_logs(record, status, case.pods)
         size += self._store.write(record)
@@ -215,6 +213,13 @@ class Recorder:
         self._count(RECORDED)
         log.info("job recorded", kind=record.kind, job=record.name, state=record.state, bytes=size)
         self._remove_surplus(index)
+
+    def _read(self, entry: Entry | None) -> Record | None:
+        """The record that was made earlier; None for one that somebody has removed or damaged."""
+        try:
+            return self._store.read(entry) if entry is not None else None
+        except (FileNotFoundError, ValueError):
+            return None
 
     def _write_logs(self, record: Record, status: TrainingStatus, pods: list[dict[str, Any]]) -> tuple[Record, int]:
         ends, files, size = LogEnds(self._requester, record.namespace, self._clock), [], 0
@@ -246,6 +251,10 @@ class Recorder:
             self._count(REMOVED)
 
 
+def _is_done(index: NamespaceIndex, uid: str, ended: str, *, is_final: bool) -> bool:
+    return index.has(uid, is_final=is_final) or (bool(ended) and index.would_remove(ended, uid))
+
+
 @dataclass(frozen=True, slots=True)
 class _KindHistory:
     """`controller.jobhistory.JobHistory` of one kind."""
@@ -256,7 +265,7 @@ class _KindHistory:
     enqueue: Callable[[str], object]
 
     def seconds_to_wait(self, job: Object, status: TrainingStatus) -> float:
-        return self.recorder.note(self, job, is_final=is_finished(status))
+        return self.recorder.note(self, job, end_of(status), is_final=is_finished(status))
 
     def record_deletion(self, job: Object) -> None:
-        self.recorder.note(self, job, is_final=True, body=last_state(self.kind.resource, job))
+        self.recorder.note(self, job, "", is_final=True, body=last_state(self.kind.resource, job))
