@@ -399,6 +399,12 @@ class DashboardOptions:
         TEXT, "", "URL of the API server. Empty: the API server of the cluster in which the dashboard runs as a pod."
     )
     api_server_ca_file: str = option(FILE, SERVICE_ACCOUNT_CA, "CA of the API server, PEM.")
+    history: str = option(
+        TEXT,
+        "",
+        "Directory, or s3://bucket/prefix, in which the controller keeps jobs that have ended. Users see those of "
+        "namespaces in which they may get such jobs, and logs where they may get pods/log. Empty: none are shown.",
+    )
     controller_namespace: str = option(
         NAMESPACE,
         SYSTEM_NAMESPACE,

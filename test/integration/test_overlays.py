@@ -68,7 +68,15 @@ ANY_BACKEND = [each for each in COMPONENTS if not each.startswith("gang-") and e
 TOGETHER = [
     *(("standalone",), ("namespaced",), ("dev",), ("standalone", "gang-backend-volcano")),
     ("gang-affinity", *ANY_BACKEND),
-    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1-mpi", "node-autoscaler", "progress-server"),
+    (
+        "ha-monitored",
+        "dashboard",
+        "kubeflow-trainer",
+        "kubeflow-v1-mpi",
+        "node-autoscaler",
+        "progress-server",
+        "history",
+    ),
 ]
 
 
