@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from tfjob_controller.client.history.reading import History, HistoryError
 from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
 from tfjob_controller.httpserver.server import ListenError
@@ -34,6 +35,10 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
     # uvicorn stops at these signals, and raises them again afterwards; the exit code marks this stop as orderly.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    try:
+        kept = History.open(options.history, environ) if options.history else None
+    except HistoryError as error:
+        raise DashboardStartError(f"--history: {error}") from None
     share_heaps()
     log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
     try:
@@ -45,6 +50,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
             certificate=files if all(files) else None,
             is_behind_tls_proxy=options.behind_tls_proxy,
             probes=options.health_probe_bind_address,
+            kept=kept,
         )
     except ListenError as error:
         raise DashboardStartError(str(error)) from None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import uvicorn
 from starlette.applications import Starlette
 
+from tfjob_controller.client.history.reading import History
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, accepting, noting_answers
 from tfjob_controller.dashboard.guard import COOKIE, HOST_PREFIX
@@ -28,8 +29,10 @@ _BACKLOG = 2048
 _BEAT_SECONDS, _HANGS_SECONDS = 1.0, 60.0
 
 
-def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) -> None:
+def serve_on_loopback(user: User, port: int, announce: Callable[[str], None], kept: History | None = None) -> None:
     """Serves one person on loopback until SIGINT or SIGTERM; `announce` is called with the address to open.
+
+    `kept` is the history of ended jobs, if there is one.
 
     Port 0 is any free one. Raises OSError if the port is taken.
     """
@@ -38,7 +41,9 @@ def serve_on_loopback(user: User, port: int, announce: Callable[[str], None]) ->
         number = listener.getsockname()[1]
         # Browsers send the cookies of a host to all its ports, and a person may have a dashboard of each cluster.
         cookie = f"{COOKIE}-{number}"
-        app = create_app(Logins(link=OneTimeLink(user, token)), (), RealClock(), is_secure=False, cookie=cookie)
+        app = create_app(
+            Logins(link=OneTimeLink(user, token)), (), RealClock(), is_secure=False, cookie=cookie, kept=kept
+        )
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
         _serve(app, listener, known_each=KNOWN)
 
@@ -52,6 +57,7 @@ def serve_all_users(
     certificate: tuple[str, str] | None = None,
     is_behind_tls_proxy: bool = False,
     probes: ListenAddress | None = None,
+    kept: History | None = None,
 ) -> None:
     """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError and ListenError.
 
@@ -68,7 +74,7 @@ def serve_all_users(
         has_tls = certificate is not None
         cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
         served = [name.lower() for name in hosts]
-        app = create_app(logins, served, RealClock(), is_secure=True, cookie=cookie, has_tls=has_tls)
+        app = create_app(logins, served, RealClock(), is_secure=True, cookie=cookie, has_tls=has_tls, kept=kept)
         # All people behind a proxy have its address.
         rate = None if is_behind_tls_proxy or token_header else NEW_CONNECTIONS
         _serve(app, listener, certificate, probes=probes, rate=rate)

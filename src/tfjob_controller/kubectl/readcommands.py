@@ -155,6 +155,7 @@ def _add_dashboard(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
     )
+    _add_history(parser)
     _add_controller_namespace(parser)
 
 

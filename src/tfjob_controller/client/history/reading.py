@@ -73,13 +73,13 @@ class History:
         return [
             entry
             for entry in (self._entries(namespace) if namespace else self._all_entries())
-            if text.lower() in entry.name and kind.lower() in ("", entry.kind.lower())
+            if text.lower() in entry.name and kind.lower() in ("", entry.word)
         ]
 
     def job(self, name: str, namespace: str, *, kind: str = "", uid: str = "") -> Record:
         """The record of the job of that name that ended last, or of that UID."""
         for entry in self._entries(namespace):
-            matches = name.startswith(entry.name) and kind.lower() in ("", entry.kind.lower())
+            matches = name.startswith(entry.name) and kind.lower() in ("", entry.word)
             if matches and uid in ("", entry.uid):
                 record = self.read(entry)
                 if record.name == name:

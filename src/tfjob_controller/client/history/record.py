@@ -14,6 +14,7 @@ import msgspec
 
 from tfjob_controller.client.diagnostics.description import Description
 from tfjob_controller.client.diagnostics.timeline import TimelineEntry
+from tfjob_controller.kube import nesting
 
 # The largest object of the API server has 1.5 MB, and the rest is bounded when it is written.
 MAX_RECORD_BYTES = 8 * 2**20
@@ -21,9 +22,10 @@ MAX_LOG_BYTES = 2**20
 # The state of a job that was deleted before it ended.
 DELETED = "Deleted"
 _NAME_CHARACTERS = 120
+_GROUP = "kubeflow.org"
 _TIME, _TIME_FORM = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z"), r"\1\2\3T\4\5\6Z"
 _ENTRY = re.compile(
-    r"(?P<ended>\d{8}T\d{6}Z)~(?P<kind>[A-Za-z0-9]{1,40})~(?P<name>[a-z0-9.-]{1,120})~(?P<uid>[A-Za-z0-9-]{1,40})"
+    r"(?P<ended>\d{8}T\d{6}Z)~(?P<kind>[A-Za-z0-9]{1,30}(\.[a-z0-9.-]{1,40})?)~(?P<name>[a-z0-9.-]{1,120})~(?P<uid>[A-Za-z0-9-]{1,40})"
     r"~(?P<state>[A-Za-z]{1,20})\.json"
 )
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -53,6 +55,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     `timeline` is folded, as `explain` shows it; the first log is that of the chief, or of the replica that made the job
     fail. `logged_metrics` are the names of metrics that the first log shows. `unread` tells what is missing, and why.
+    `body` is the object without managedFields. It stays JSON until it is asked for, since it may have many values.
     """
 
     api_version: str
@@ -66,7 +69,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str = ""
     created: str = ""
     started: str = ""
-    manifest: dict[str, Any] = {}
+    body: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="manifest")
     timeline: list[TimelineEntry] = []
     metrics: dict[str, str] = {}
     logged_metrics: list[str] = []
@@ -76,13 +79,24 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     version: int = 1
 
     @property
+    def manifest(self) -> dict[str, Any]:
+        """The object as it was at the end, with its status."""
+        manifest: dict[str, Any] = msgspec.json.decode(nesting.truncate(bytes(self.body)))
+        return manifest
+
+    @property
     def entry(self) -> Entry:
-        return Entry(self.namespace, self.kind, self.name[:_NAME_CHARACTERS], self.uid, self.state, self.ended)
+        group = self.api_version.partition("/")[0]
+        kind = self.kind if group == _GROUP else f"{self.kind}.{group}"
+        return Entry(self.namespace, kind, self.name[:_NAME_CHARACTERS], self.uid, self.state, self.ended)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of a list of ended jobs. Only the first 120 characters of a name are in it."""
+    """A row of a list of ended jobs. Only the first 120 characters of a name are in it.
+
+    A `kind` of another group than kubeflow.org is followed by a dot and the group.
+    """
 
     namespace: str
     kind: str
@@ -90,6 +104,11 @@ class Entry:
     uid: str
     state: str
     ended: str
+
+    @property
+    def word(self) -> str:
+        """The kind in lower case, as in commands."""
+        return self.kind.partition(".")[0].lower()
 
     @property
     def file(self) -> str:

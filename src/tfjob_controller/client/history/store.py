@@ -78,7 +78,7 @@ class HistoryStore:
 
     def read(self, entry: Entry) -> Record:
         record = decode_record(self._filesystem.read(_path(entry), MAX_RECORD_BYTES + 1))
-        if record.uid != entry.uid or record.namespace != entry.namespace:
+        if record.entry != entry:
             raise ValueError("it is the record of another job")
         return record
 

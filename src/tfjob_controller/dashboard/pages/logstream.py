@@ -90,9 +90,7 @@ class LogPump:
     def _html(self) -> Iterator[str]:
         for view in self._reader.chosen()[:1]:
             for line in self._reader.lines(view.replica.id):
-                shown = line.rstrip(b"\r").rpartition(b"\r")[2]
-                # A character has up to four bytes.
-                yield to_html(shown[: 4 * MAX_LINE].decode("utf-8", "replace")[:MAX_LINE])
+                yield html_of(line)
 
     def _put_note(self, text: str) -> None:
         self._put(f'<span class="log-note">{escape(text)}</span>')
@@ -115,6 +113,13 @@ class LogPump:
         except RuntimeError:
             return False
         return True
+
+
+def html_of(line: bytes) -> str:
+    """One line as HTML."""
+    shown = line.rstrip(b"\r").rpartition(b"\r")[2]
+    # A character has up to four bytes.
+    return to_html(shown[: 4 * MAX_LINE].decode("utf-8", "replace")[:MAX_LINE])
 
 
 async def stream_log(request: Request, job: Job, replica: str) -> AsyncGenerator[bytes, None]:

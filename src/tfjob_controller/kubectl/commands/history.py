@@ -5,7 +5,6 @@ that no longer exist.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError
 from tfjob_controller.util.exitcodes import EXIT_FAILED
 from tfjob_controller.util.terminal import print_line
+from tfjob_controller.util.text import without_log_time
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tfjob_controller.client.history.record import Entry, LogFile, Record
 
 VARIABLE = "TFJOB_HISTORY"
-_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def history_url(parsed: Namespace) -> str:
@@ -66,7 +65,7 @@ def list_history(session: Session, parsed: Namespace) -> int:
         return print_value({"kind": "HistoryList", "items": items}, parsed.output)
     if parsed.output == NAME:
         for entry in entries:
-            print_line(f"{entry.kind.lower()}/{entry.name}")
+            print_line(f"{entry.word}/{entry.name}")
     elif entries:
         _print_table(session, parsed, entries)
     else:
@@ -89,7 +88,7 @@ def _check_flags(parsed: Namespace) -> None:
 
 
 def _is_named(entry: Entry, name: JobName) -> bool:
-    return name.name.startswith(entry.name) and name.kind in ("", entry.kind.lower())
+    return name.name.startswith(entry.name) and name.kind in ("", entry.word)
 
 
 def _print_table(session: Session, parsed: Namespace, entries: list[Entry]) -> None:
@@ -168,14 +167,9 @@ def _print_log(content: bytes, parsed: Namespace, prefix: str) -> None:
         lines = lines[-parsed.tail :] if parsed.tail else []
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
     for line in lines:
-        shown = line if parsed.timestamps else without_time(line)
+        shown = line if parsed.timestamps else without_log_time(line)
         out.write(prefix.encode() + (escape_terminal_controls(shown) if is_terminal else shown) + b"\n")
     out.flush()
-
-
-def without_time(line: bytes) -> bytes:
-    time, _, rest = line.partition(b" ")
-    return rest if _TIME.match(time) else line
 
 
 def _is_since(line: bytes, first: datetime) -> bool:

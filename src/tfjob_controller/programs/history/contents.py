@@ -63,7 +63,7 @@ def collect(requester: Requester, kind: ClientKind, body: bytes, *, gangs: bool)
 
 def record_of(case: Diagnostics, before: Record | None, now: datetime) -> Record:
     """The record of a job, without logs, or with those of the record `before` that was made of it earlier."""
-    seen, manifest = case.seen, case.seen.manifest
+    seen = case.seen
     status = seen.kind.work_of(seen.job).status
     meta, ended = seen.metadata, has_ended(status)
     description = _description(case, now)
@@ -79,7 +79,7 @@ def record_of(case: Diagnostics, before: Record | None, now: datetime) -> Record
         reason=status.reason,
         created=meta.creation_timestamp or "",
         started=status.start_time or "",
-        manifest=manifest,
+        body=msgspec.Raw(msgspec.json.encode(seen.manifest)),
         timeline=_timeline(case),
         metrics=dict(seen.kind.metrics_of(seen.job)),
         logged_metrics=list(seen.kind.logged_metrics_of(seen.job)),

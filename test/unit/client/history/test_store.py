@@ -20,7 +20,7 @@ LOG = LogFile("master-0", "tensorflow", 5)
 
 def record(number: int = 1, *, name: str = "train", namespace: str = "team", kind: str = "TFJob") -> Record:
     ended = f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z"
-    return Record("kubeflow.org/v1alpha1", kind, namespace, name, f"uid-{number}", "Succeeded", ended, logs=[LOG])
+    return Record("kubeflow.org/v1", kind, namespace, name, f"uid-{number}", "Succeeded", ended, logs=[LOG])
 
 
 @pytest.fixture
@@ -151,13 +151,15 @@ def test_other_files_are_no_entries(file: str) -> None:
 def test_the_name_of_a_file_has_what_a_list_shows() -> None:
     entry = record(61).entry
     assert entry_of("team", entry.file) == entry
-    longest = msgspec_replace_name("n" * 253)
+    longest = record_named("n" * 253)
     assert len(longest.entry.file) <= 255
     assert entry_of("team", longest.entry.file) == longest.entry
 
 
-def msgspec_replace_name(name: str) -> Record:
-    return Record("v1", "KubeflowTrainJob", "team", name, "0" * 36, "Succeeded", "2026-01-01T00:00:00Z")
+def record_named(name: str) -> Record:
+    return Record(
+        "trainer.kubeflow.org/v1alpha1", "TrainJob", "team", name, "0" * 36, "Succeeded", "2026-01-01T00:00:00Z"
+    )
 
 
 @pytest.mark.parametrize("log", [LogFile("../x", "c", 1), LogFile("a/b", "c", 1), LogFile("", "", 1)])

@@ -209,7 +209,7 @@ def test_the_next_process_records_what_the_last_one_did_not(stage: Stage) -> Non
     stage.run_job()
     stage.bench.sync()
     leftover = LogFile("ps-0", "tensorflow", 1)
-    dead = Record("v1", "TFJob", NAMESPACE, "gone", "uid-of-a-crash", "Failed", "2026-01-01T00:00:00Z")
+    dead = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "gone", "uid-of-a-crash", "Failed", "2026-01-01T00:00:00Z")
     stage.store.write_log(dead.entry, leftover, b"x")
     stage.start()
     stage.bench.sync()
@@ -287,7 +287,7 @@ def test_jobs_of_a_namespace_wait_for_few_of_another(stage: Stage) -> None:
 
 def test_beyond_the_limit_the_oldest_record_is_removed(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "history", Limits(1, 2**30))
-    old = Record("v1", "TFJob", NAMESPACE, "old", "uid-old", "Failed", "2025-01-01T00:00:00Z")
+    old = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "old", "uid-old", "Failed", "2025-01-01T00:00:00Z")
     stage.store.write(old)
     stage.run_job()
     stage.bench.sync()
