@@ -52,7 +52,7 @@ class HistoryKeeping:
 def _recorder(options: RunOptions, requester: Requester, metrics: Metrics, clock: Clock, *, gangs: bool) -> Recorder:
     from tfjob_controller.client.history.filesystems import open_filesystem
     from tfjob_controller.client.history.store import HistoryStore
-    from tfjob_controller.programs.history.namespaceindex import Limits
+    from tfjob_controller.programs.history.namespaceindex import HistoryLimits
     from tfjob_controller.programs.history.recorder import Recorder
     from tfjob_controller.storage.errors import explain
     from tfjob_controller.storage.uris import Redactor
@@ -65,7 +65,7 @@ def _recorder(options: RunOptions, requester: Requester, metrics: Metrics, clock
     return Recorder(
         requester,
         HistoryStore(filesystem),
-        Limits(options.history_jobs, options.history_bytes),
+        HistoryLimits(options.history_jobs, options.history_bytes),
         clock,
         count=metrics.history_recorded,
         redact=redact,

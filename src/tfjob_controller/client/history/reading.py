@@ -28,8 +28,8 @@ from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.uris import Redactor
 
 LISTING_SECONDS = 5.0
-# The namespaces whose listings are kept, and those that are listed at the same time.
-_KEPT_LISTINGS, _AT_ONCE = 256, 8
+# The entries in listings that are kept, and the namespaces that are listed at the same time.
+_KEPT_ENTRIES, _AT_ONCE = 200_000, 8
 
 
 class HistoryError(ClientError):
@@ -46,7 +46,9 @@ class History:
         self._redact = redact
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._listings: LRUCache[str, tuple[float, Sequence[Entry]]] = LRUCache(_KEPT_LISTINGS)
+        self._listings: LRUCache[str, tuple[float, Sequence[Entry]]] = LRUCache(
+            _KEPT_ENTRIES, getsizeof=lambda kept: len(kept[1]) + 1
+        )
 
     @classmethod
     def open(cls, url: str, environ: Mapping[str, str] | None = None) -> History:

@@ -28,6 +28,8 @@ from tfjob_controller.client.history.record import (
     is_namespace,
 )
 
+# Of the entries of a namespace, whoever has written them.
+MAX_ENTRIES = 100_000
 _ROOT = "v1"
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -54,13 +56,13 @@ class HistoryStore:
         return sorted(name for name in self._filesystem.folders(_ROOT) if is_namespace(name))
 
     def entries(self, namespace: str) -> list[Entry]:
-        """The jobs of a namespace, the newest first; one for each UID."""
+        """The newest jobs of a namespace, the newest first; one for each UID."""
         if not is_namespace(namespace):
             return []
         files = self._filesystem.files(f"{_ROOT}/{namespace}/jobs")
         entries = (entry for file in files if (entry := entry_of(namespace, file)) is not None)
         newest = {entry.uid: entry for entry in sorted(entries, key=lambda entry: entry.order)}
-        return sorted(newest.values(), key=lambda entry: entry.order, reverse=True)
+        return sorted(newest.values(), key=lambda entry: entry.order, reverse=True)[:MAX_ENTRIES]
 
     def contents(self, namespace: str) -> Contents:
         """Returns all that a namespace has. Takes more requests than `entries`."""

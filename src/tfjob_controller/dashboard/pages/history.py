@@ -20,7 +20,7 @@ from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.history.reading import History, HistoryError
 from tfjob_controller.client.history.record import DELETED, Entry, LogFile, Record
-from tfjob_controller.client.kinds import recorded_resource
+from tfjob_controller.client.kinds import OWN_KINDS, recorded_resource
 from tfjob_controller.dashboard.manifesttext import text_of
 from tfjob_controller.dashboard.metrichistory import MetricSeries, logged_series
 from tfjob_controller.dashboard.pages import rendering
@@ -33,7 +33,7 @@ from tfjob_controller.util.text import without_log_time
 
 PAGE_ROWS = 100
 _MAX_TEXT = 253
-_MAX_SERIES = 64
+_MAX_SERIES = 32
 _MAX_ROWS = 200
 # Lines of a stream that are sent at once.
 _BATCH = 200
@@ -183,10 +183,8 @@ def _read(request: Request) -> Record:
         raise HistoryError(f"you may not get {kind} in namespace {namespace}: ask for the role view there")
     history = _kept(request).history
     for entry in history.jobs(namespace):
-        if entry.uid == uid and entry.kind == kind:
-            record = history.read(entry)
-            if record.name == parameters["name"]:
-                return record
+        if (entry.uid, entry.kind, entry.name) == (uid, kind, parameters["name"]):
+            return history.read(entry)
     raise HistoryError(f"the history has no such job {parameters['name']}: newer ones may have taken its place")
 
 
@@ -200,9 +198,9 @@ def _entries(kept: KeptJobs, user: User, namespace: str, text: str) -> list[Entr
             allowed[kind] = resource is not None and user.may("get", resource, namespace)
         return allowed[kind]
 
-    listed = kept.history.jobs(namespace, text=text)
-    entries = [entry for entry in listed if is_allowed(entry.kind)]
-    if not entries and listed:
+    entries = [entry for entry in kept.history.jobs(namespace, text=text) if is_allowed(entry.kind)]
+    # Nobody learns whether a namespace has had jobs of which they may get none.
+    if not entries and not any(user.may("get", kind.resource, namespace) for kind in OWN_KINDS):
         where = f"namespace {namespace}" if namespace else "all namespaces: choose a namespace"
         raise HistoryError(f"You may not get the jobs of {where}")
     return entries

@@ -30,7 +30,7 @@ _READ_BYTES = 2 * MAX_LOG_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogSource:
     """A log that can be read."""
 
     pod: str
@@ -44,7 +44,7 @@ class Log:
     content: bytes
 
 
-def sources(status: TrainingStatus, pods: Sequence[Object]) -> list[Source]:
+def sources(status: TrainingStatus, pods: Sequence[Object]) -> list[LogSource]:
     """The logs of a job: first those of the replica that its reason blames, or else of its chief."""
     newest: dict[str, Object] = {}
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or "")):
@@ -59,7 +59,7 @@ def sources(status: TrainingStatus, pods: Sequence[Object]) -> list[Source]:
         return replica != blamed, place, int(index) if index.isdecimal() else 0, replica
 
     found = (
-        Source(newest[replica]["metadata"]["name"], replica, container)
+        LogSource(newest[replica]["metadata"]["name"], replica, container)
         for replica in sorted(newest, key=order)
         for container in _containers(newest[replica])
     )
@@ -87,7 +87,7 @@ class LogEnds:
         self._clock = clock
         self.unread: list[str] = []
 
-    def read(self, found: Sequence[Source]) -> Iterator[Log]:
+    def read(self, found: Sequence[LogSource]) -> Iterator[Log]:
         """Yields the logs one by one, so that one is in memory. Empty logs are left out."""
         deadline = self._clock.monotonic() + LOGS_SECONDS
         for number, source in enumerate(found):
@@ -102,7 +102,7 @@ class LogEnds:
             if content:
                 yield Log(LogFile(source.replica, source.container, len(content), is_cut), content)
 
-    def _end_of(self, source: Source) -> tuple[bytes, bool]:
+    def _end_of(self, source: LogSource) -> tuple[bytes, bool]:
         """The last bytes of a log from the beginning of a line, and whether there are more before them."""
         lines, content = _LINES, b""
         for _ in range(_TRIES):
@@ -117,7 +117,7 @@ class LogEnds:
             content = content[content.find(b"\n") + 1 :]
         return content, is_cut
 
-    def _request(self, source: Source, lines: int) -> bytes:
+    def _request(self, source: LogSource, lines: int) -> bytes:
         return self._requester.request(
             "GET",
             PODS.path(self._namespace, source.pod, "log"),

@@ -11,7 +11,7 @@ from tfjob_controller.client.history.store import Contents
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HistoryLimits:
     """How much is kept of each namespace."""
 
     jobs: int
@@ -31,7 +31,7 @@ class NamespaceIndex:
     The newest record always stays, also if it alone is larger than the limit.
     """
 
-    def __init__(self, contents: Contents, limits: Limits, recent: str) -> None:
+    def __init__(self, contents: Contents, limits: HistoryLimits, recent: str) -> None:
         self._limits = limits
         self._kept = {entry.uid: _Kept(entry, size, entry.ended < recent) for entry, size in contents.sizes.items()}
         self._order = sorted((*entry.order, entry.uid) for entry in contents.sizes)

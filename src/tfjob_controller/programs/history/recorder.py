@@ -47,7 +47,7 @@ from tfjob_controller.kube.workqueue.metrics import MetricsProvider
 from tfjob_controller.kube.workqueue.queue import RateLimiter, RateLimitingQueue
 from tfjob_controller.programs.history.contents import client_kind, collect, end_of, last_state, live_job, record_of
 from tfjob_controller.programs.history.logs import LogEnds, sources
-from tfjob_controller.programs.history.namespaceindex import Limits, NamespaceIndex
+from tfjob_controller.programs.history.namespaceindex import HistoryLimits, NamespaceIndex
 from tfjob_controller.storage.errors import explain
 from tfjob_controller.util.clock import Clock
 from tfjob_controller.util.timestamps import format_time
@@ -63,7 +63,7 @@ _TRIES = 8
 _RETRY_BASE_SECONDS, _RETRY_CAP_SECONDS = 1.0, 300.0
 _RETRY_RATE, _RETRY_BURST = 2.0, 50
 # The records of all namespaces that are known without a listing.
-_INDEXED = 100_000
+_INDEXED = 50_000
 # What another process has recorded so recently may not have its last state.
 _RECENT = timedelta(hours=1)
 
@@ -91,7 +91,7 @@ class Recorder:
         self,
         requester: Requester,
         store: HistoryStore,
-        limits: Limits,
+        limits: HistoryLimits,
         clock: Clock,
         *,
         count: Callable[[str], object] = lambda result: None,
@@ -114,7 +114,9 @@ class Recorder:
         self._lock = threading.Lock()  # guards all below
         self._noted: dict[str, _Noted] = {}
         self._deleted_bytes = 0
-        self._indexes: LRUCache[str, NamespaceIndex] = LRUCache(_INDEXED, getsizeof=lambda index: len(index) + 1)
+        self._indexes: LRUCache[str, NamespaceIndex] = LRUCache(
+            _INDEXED, getsizeof=lambda index: min(len(index) + 1, _INDEXED)
+        )
 
     def of(self, kind: Kind, enqueue: Callable[[str], object]) -> _KindHistory:
         """The history of the jobs of a kind; `enqueue` queues the job with a key."""

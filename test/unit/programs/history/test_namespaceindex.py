@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfjob_controller.client.history.record import Entry
 from tfjob_controller.client.history.store import Contents
-from tfjob_controller.programs.history.namespaceindex import Limits, NamespaceIndex
+from tfjob_controller.programs.history.namespaceindex import HistoryLimits, NamespaceIndex
 
 RECENT = "2026-01-01T00:00:30Z"
 
@@ -15,7 +15,7 @@ def entry(second: int) -> Entry:
 
 def index(jobs: int = 3, size: int = 1000, sizes: dict[int, int] | None = None) -> NamespaceIndex:
     contents = Contents({entry(second): size for second, size in (sizes or {}).items()})
-    return NamespaceIndex(contents, Limits(jobs, size), RECENT)
+    return NamespaceIndex(contents, HistoryLimits(jobs, size), RECENT)
 
 
 def removed(kept: NamespaceIndex) -> list[str]:

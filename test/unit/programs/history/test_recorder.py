@@ -17,8 +17,8 @@ from tfjob_controller.controller.outcome import DONE, RequeueAfter, Retry
 from tfjob_controller.kinds.tfjob.kind import KIND
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.programs.history import recorder as recording
-from tfjob_controller.programs.history.logs import LOGS_SECONDS, MAX_LOGS, LogEnds, Source, sources
-from tfjob_controller.programs.history.namespaceindex import Limits
+from tfjob_controller.programs.history.logs import LOGS_SECONDS, MAX_LOGS, LogEnds, LogSource, sources
+from tfjob_controller.programs.history.namespaceindex import HistoryLimits
 from tfjob_controller.programs.history.recorder import DROPPED, FAILED, RECORDED, REMOVED, WAIT_SECONDS, Recorder
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -45,7 +45,7 @@ class WithLogs(Answering):
 class Stage:
     """A job, its reconciler, and a recorder whose thread is the test."""
 
-    def __init__(self, folder: Path, limits: Limits = Limits(100, 2**30)) -> None:  # noqa: B008 -- immutable
+    def __init__(self, folder: Path, limits: HistoryLimits = HistoryLimits(100, 2**30)) -> None:  # noqa: B008 -- immutable
         self.bench = ControllerBench()
         self.folder = folder
         self.limits = limits
@@ -286,7 +286,7 @@ def test_jobs_of_a_namespace_wait_for_few_of_another(stage: Stage) -> None:
 
 
 def test_beyond_the_limit_the_oldest_record_is_removed(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "history", Limits(1, 2**30))
+    stage = Stage(tmp_path / "history", HistoryLimits(1, 2**30))
     old = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "old", "uid-old", "Failed", "2025-01-01T00:00:00Z")
     stage.store.write(old)
     stage.run_job()
@@ -313,7 +313,7 @@ def test_a_log_that_cannot_be_read_is_named(stage: Stage) -> None:
     stage.run_job()
     stage.bench.sync()
     ends = LogEnds(stage.api, NAMESPACE, stage.bench.clock)
-    assert list(ends.read([Source("no-pod", "ps-0", "tensorflow")])) == []
+    assert list(ends.read([LogSource("no-pod", "ps-0", "tensorflow")])) == []
     assert ends.unread == ["the log of ps-0 (tensorflow): no pod no-pod"]
 
 
@@ -322,7 +322,7 @@ def test_of_a_long_log_the_last_whole_lines_are_kept(stage: Stage, line: bytes) 
     stage.run_job()
     count = 5 * MAX_LOG_BYTES // len(line)
     stage.api.logs[stage.pod("ps-0")] = b"".join(b"%d %s\n" % (number, line) for number in range(count))
-    (log,) = LogEnds(stage.api, NAMESPACE, stage.bench.clock).read([Source(stage.pod("ps-0"), "ps-0", "tensorflow")])
+    (log,) = LogEnds(stage.api, NAMESPACE, stage.bench.clock).read([LogSource(stage.pod("ps-0"), "ps-0", "tensorflow")])
     assert log.file.is_cut
     assert log.file.size == len(log.content) <= MAX_LOG_BYTES
     assert len(log.content) > MAX_LOG_BYTES // 3
@@ -332,7 +332,7 @@ def test_of_a_long_log_the_last_whole_lines_are_kept(stage: Stage, line: bytes) 
 
 def test_the_logs_of_a_job_are_bounded_in_number_and_time(stage: Stage) -> None:
     stage.run_job()
-    one = Source(stage.pod("ps-0"), "ps-0", "tensorflow")
+    one = LogSource(stage.pod("ps-0"), "ps-0", "tensorflow")
     ends = LogEnds(stage.api, NAMESPACE, stage.bench.clock)
     assert len(list(ends.read([one] * (MAX_LOGS + 7)))) == MAX_LOGS
     assert ends.unread == ["7 more logs"]
@@ -353,3 +353,17 @@ def test_the_first_log_is_that_of_the_replica_which_made_the_job_fail(stage: Sta
     assert [source.replica for source in sources(status, pods)] == ["master-0", "ps-0"]
     failed = type(status)(roles=status.roles, reason="ps-0 failed: exit code 1")
     assert [source.replica for source in sources(failed, pods)] == ["ps-0", "master-0"]
+
+
+def test_a_namespace_with_more_records_than_are_remembered_is_recorded_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_INDEXED", 2)
+    stage.start()
+    for number in range(5):
+        other = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "old", f"uid-{number}", "Failed", "2025-01-01T00:00:00Z")
+        stage.store.write(other)
+    stage.run_job()
+    stage.bench.sync()
+    assert stage.work() == [DONE]
+    assert len(stage.store.entries(NAMESPACE)) == 6
