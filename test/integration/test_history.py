@@ -144,3 +144,15 @@ def test_logs_are_read_before_the_clean_up_deletes_pods(
     assert ["TFJob", job.name, "Succeeded"] in [line.split()[:3] for line in out.splitlines()]
     items = json.loads(plugin("list", "-o", "json", *where)[1])["items"]
     assert record.uid in {item["uid"] for item in items}
+
+
+def test_a_trainjob_is_recorded_with_the_names_of_its_metrics(recording: Playground, history: History) -> None:
+    train = recording.new_train_trial()
+    train.plays("node-0", ends(0))
+    train.train(1)
+    train.await_phase("Done")
+    record = eventually(lambda: (found := recorded(history, train)).phase == "Done" and found)
+    assert (record.kind, record.state) == ("TrainJob", "Succeeded")
+    assert "loss" in record.logged_metrics
+    assert [row.replica for row in record.description.replicas] == ["node-0"]
+    train.clear()
