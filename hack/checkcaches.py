@@ -23,10 +23,12 @@ _CACHES = frozenset((*_FUNCTIONS, *_CLASSES))
 # By the cache's place, at most how many bytes it takes and why.
 BOUNDS: Mapping[str, str] = {
     "api/common/quantity.py: _known_milli": "1 MB: 4,096 texts of 32 characters",
+    "client/history/reading.py: self._listings": "80 MB: 200,000 entries with names of 120 characters",
     "controller/podevents.py: self._paused_until": "1 MB: by namespace, 63 characters",
     "controller/writer.py: self._by_key": "24 MB: 2,000 objects of 12 KB, which `kube.kept` decodes",
     "dashboard/feeds.py: self._contents": "8 pages of at most 100 rows for each feed",
     "dashboard/loginrate.py: self._tried": "1 MB: the addresses of 4,096 clients, and a number for each",
+    "dashboard/pages/history.py: self._series": "16 MB: of 32 jobs, 8 series of 1,000 points",
     "dashboard/pages/rendering.py: self._values": "100 readings; their keys are names that were checked",
     "dashboard/users.py: self._allowed": "1,000 answers for each person; their keys are names that were checked",
     "dashboard/users.py: self._rejected": "hashes of 200 tokens",
@@ -38,6 +40,7 @@ BOUNDS: Mapping[str, str] = {
     "kinds/kubeflowv1/kind.py: self._cleaned": "8 MB: 50,000 UIDs, which the API server makes",
     "kinds/kubeflowtrainer/status.py: _cached": "8 MB, by the size of the texts",
     "kinds/kubeflowtrainer/status.py: _decoded": "uses `_cached`",
+    "programs/history/recorder.py: self._indexes": "35 MB: 50,000 entries with names of 120 characters",
     "util/timestamps.py: _parsed_time": "3 MB: 16,384 texts of 40 characters",
 }
 

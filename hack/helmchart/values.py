@@ -176,6 +176,12 @@ def _switches() -> Iterator[Value]:
     )
     yield Value("progressServer.enabled", False, "Programs of TrainJobs report their progress to the controller.")
     yield Value(
+        "history.claimName",
+        "",
+        "PersistentVolumeClaim, which you create, in which ended jobs are kept: see docs/history.md. S3 is a flag, in "
+        "controller.extraArgs.",
+    )
+    yield Value(
         "kubeflowTrainer.enabled",
         False,
         "Run the TrainJobs of trainer.kubeflow.org. Requires their CRDs: see docs/kubeflow-trainer.md.",

@@ -96,6 +96,17 @@ def _count(value: str) -> int:
     return int(value)
 
 
+_BYTES = re.compile(r"([1-9]\d{0,11})([KMGT]i)?")
+_UNITS = {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def _bytes(value: str) -> int:
+    match = _BYTES.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("must be a size above zero such as 1Gi, 500Mi or a number of bytes")
+    return int(match[1]) * _UNITS[match[2]]
+
+
 def _rate(value: str) -> float:
     try:
         rate = float(value)
@@ -163,6 +174,7 @@ TEXT = ValueType("text", _text)
 FILE = ValueType("file", _text)
 SWITCH = ValueType("true|false", _switch, is_switch=True)
 COUNT = ValueType("number", _count)
+BYTES = ValueType("size", _bytes)
 RATE = ValueType("number", _rate)
 DURATION = ValueType("duration", _duration)
 ADDRESS = ValueType("address", _address)

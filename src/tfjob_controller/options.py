@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from tfjob_controller.flags import (
     ADDRESS,
+    BYTES,
     COUNT,
     DURATION,
     FILE,
@@ -181,6 +182,18 @@ class RunOptions:
         "",
         "URL by which pods reach the progress server, without a path. Empty: "
         "https://tfjob-controller-progress.<namespace>.svc:10443, with the namespace of the controller's pod.",
+    )
+    history: str = option(
+        TEXT,
+        "",
+        "Directory, or s3://bucket/prefix, in which the manifest, status, timeline and logs of each job that ends are "
+        "kept, also once it is deleted. Empty: none are kept.",
+    )
+    history_jobs: int = option(
+        COUNT, "1000", "Number of ended jobs of each namespace that --history keeps; the oldest are removed first."
+    )
+    history_bytes: int = option(
+        BYTES, "1Gi", "Bytes that --history keeps for each namespace; the oldest jobs are removed first."
     )
     controller_config_file: str = option(
         FILE, "", "YAML file with tfImage, initializerImage and accelerators; read once at the start. Empty for none."
@@ -386,6 +399,12 @@ class DashboardOptions:
         TEXT, "", "URL of the API server. Empty: the API server of the cluster in which the dashboard runs as a pod."
     )
     api_server_ca_file: str = option(FILE, SERVICE_ACCOUNT_CA, "CA of the API server, PEM.")
+    history: str = option(
+        TEXT,
+        "",
+        "Directory, or s3://bucket/prefix, in which the controller keeps jobs that have ended. Users see those of "
+        "namespaces in which they may get such jobs, and logs where they may get pods/log. Empty: none are shown.",
+    )
     controller_namespace: str = option(
         NAMESPACE,
         SYSTEM_NAMESPACE,

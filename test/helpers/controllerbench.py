@@ -14,6 +14,7 @@ from tfjob_controller.api.common.core import decode_scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.tfjob.types import TFJOBS, TFJob
 from tfjob_controller.controller.caches import ControllerCaches
+from tfjob_controller.controller.jobhistory import NO_HISTORY
 from tfjob_controller.controller.outcome import Outcome, RequeueAfter
 from tfjob_controller.controller.reconciler import Reconciler
 from tfjob_controller.controller.reporter import MAX_DEBOUNCE_SECONDS
@@ -122,6 +123,8 @@ class ControllerBench:
         self.gangs = gangs
         # The newest warnings by the UIDs of pods and Jobs.
         self.warnings: dict[str, str] = {}
+        # Of the next `new_reconciler`.
+        self.history = NO_HISTORY
         self.reconciler = self.new_reconciler()
         for name in ("tfjobs", "jobs", "services", "pods", "configmaps", "gangs"):
             self.api.watch(name, self._watcher(name))
@@ -145,6 +148,7 @@ class ControllerBench:
             is_busy=lambda: self.is_busy,
             scales=ResourceClient(self.api, TFJOBS.with_decoder(decode_scale)),
             warnings_of=lambda namespace, uids: {uid: self.warnings[uid] for uid in uids if uid in self.warnings},
+            history=self.history,
         )
 
     def create(self, *replica_specs: Any, **spec: Any) -> Object:

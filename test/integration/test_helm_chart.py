@@ -68,6 +68,7 @@ COMPONENT_VALUES: dict[str, Values] = {
     "kubeflow-trainer": {"kubeflowTrainer": {"enabled": True}},
     "kubeflow-v1": {"kubeflowV1": {"enabled": True}},
     "progress-server": {"progressServer": {"enabled": True}},
+    "history": {"history": {"claimName": "tfjob-history"}},
     **{f"gang-backend-{each}": {"gangBackend": each} for each in ("volcano", "coscheduling", "kubernetes", "kueue")},
 }
 # One that changes the gang scheduler needs it; with another backend there is none.
@@ -79,7 +80,7 @@ COMBINATIONS = [
     *(("standalone", each) for each in COMPONENTS if each.startswith("gang-backend-")),
     *(("gang-scheduling", each) for each in ON_GANGS),
     # Components that change what others add.
-    ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "kubeflow-v1", "progress-server"),
+    ("ha", "gang-affinity", "monitoring", "dashboard", "kubeflow-trainer", "kubeflow-v1", "progress-server", "history"),
     ("namespaced", "gang-backend-kueue", "priority-class", "kubeflow-trainer", "kubeflow-v1", "progress-server"),
     ("standalone", "high-availability", "gang-backend-volcano", "network-policies", "progress-server"),
 ]

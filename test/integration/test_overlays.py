@@ -68,7 +68,15 @@ ANY_BACKEND = [each for each in COMPONENTS if not each.startswith("gang-") and e
 TOGETHER = [
     *(("standalone",), ("namespaced",), ("dev",), ("standalone", "gang-backend-volcano")),
     ("gang-affinity", *ANY_BACKEND),
-    ("ha-monitored", "dashboard", "kubeflow-trainer", "kubeflow-v1-mpi", "node-autoscaler", "progress-server"),
+    (
+        "ha-monitored",
+        "dashboard",
+        "kubeflow-trainer",
+        "kubeflow-v1-mpi",
+        "node-autoscaler",
+        "progress-server",
+        "history",
+    ),
 ]
 
 
@@ -287,8 +295,12 @@ def test_metrics_and_health_are_served_on_the_ports_that_the_manifest_names(depl
         assert {address.host for address in served.values() if address} == {""}
 
 
-# Kubernetes makes the one in each namespace, and whoever installs the dashboard makes the other.
-BROUGHT = {("ConfigMap", "kube-root-ca.crt"), ("Secret", "tfjob-dashboard-tls")}
+# Kubernetes makes the one in each namespace, and whoever installs the dashboard or the history makes the others.
+BROUGHT = {
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("Secret", "tfjob-dashboard-tls"),
+    ("PersistentVolumeClaim", "tfjob-history"),
+}
 
 
 def test_what_a_pod_names_is_there(rendered: list[Object], deployments: list[Object]) -> None:
@@ -298,8 +310,13 @@ def test_what_a_pod_names_is_there(rendered: list[Object], deployments: list[Obj
         volumes = [each for each in spec.get("volumes", ()) if "emptyDir" not in each]
         config_maps = {("ConfigMap", each["configMap"]["name"]) for each in volumes if "configMap" in each}
         secrets = {("Secret", each["secret"]["secretName"]) for each in volumes if "secret" in each}
-        assert len(config_maps) + len(secrets) == len(volumes)
-        assert config_maps | secrets <= there | BROUGHT
+        claims = {
+            ("PersistentVolumeClaim", each["persistentVolumeClaim"]["claimName"])
+            for each in volumes
+            if "persistentVolumeClaim" in each
+        }
+        assert len(config_maps) + len(secrets) + len(claims) == len(volumes)
+        assert config_maps | secrets | claims <= there | BROUGHT
         if "priorityClassName" in spec:
             assert ("PriorityClass", spec["priorityClassName"]) in there
 

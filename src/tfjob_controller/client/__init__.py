@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         JobFailedError,
         WaitTimeoutError,
     )
+    from tfjob_controller.client.history.reading import History, HistoryError
     from tfjob_controller.client.job import Job, Jobs
     from tfjob_controller.client.kinds import Snapshot
     from tfjob_controller.client.logstreams import LogLine
@@ -36,6 +37,8 @@ __all__ = [
     "Client",
     "ClientError",
     "Description",
+    "History",
+    "HistoryError",
     "Job",
     "JobDeletedError",
     "JobEndedError",
@@ -51,6 +54,8 @@ __all__ = [
 _HOME = {
     "Client": "client",
     "Description": "diagnostics.description",
+    "History": "history.reading",
+    "HistoryError": "history.reading",
     "Job": "job",
     "LogLine": "logstreams",
     "Snapshot": "kinds",

@@ -16,7 +16,7 @@ from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kinds.kubeflowv1.clientkind import CLIENT_KINDS
 from tfjob_controller.kinds.names import OWN_KIND_NAMES
 from tfjob_controller.kube import nesting
-from tfjob_controller.kube.meta import ObjectMeta
+from tfjob_controller.kube.meta import ObjectMeta, Resource
 
 # The kinds of this project.
 OWN_KINDS: tuple[ClientKind, ...] = tuple(
@@ -66,7 +66,32 @@ class AnyJob(Protocol):
 
 
 def kind_of(job: AnyJob) -> ClientKind:
-    return next(kind for kind in KINDS if isinstance(job, kind.type))
+    return next((kind for kind in KINDS if isinstance(job, kind.type)), None) or trainer_kind()
+
+
+def trainer_kind() -> ClientKind:
+    """TrainJobs of Kubeflow Trainer, which only a history has: names cannot tell them from those of this project."""
+    from tfjob_controller.kinds.kubeflowtrainer.clientkind import CLIENT_KIND
+
+    return CLIENT_KIND
+
+
+def recorded_kind(api_version: str, kind: str) -> ClientKind | None:
+    """The kind of a recorded job; None for one that is unknown here."""
+    given = (api_version, kind)
+    return next(
+        (each for each in (*KINDS, trainer_kind()) if given == (each.resource.api_version, each.resource.kind)), None
+    )
+
+
+def recorded_resource(kind: str) -> Resource[Any] | None:
+    """The resource of an entry's kind, whose group follows it unless it is kubeflow.org; None for an unknown one."""
+    name, _, group = kind.partition(".")
+    wanted = (group or "kubeflow.org", name)
+    return next(
+        (each.resource for each in (*KINDS, trainer_kind()) if wanted == (each.resource.group, each.resource.kind)),
+        None,
+    )
 
 
 def status_of(job: AnyJob) -> TrainingStatus:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tfjob_controller.api.common.cluster import NAMESPACES
-from tfjob_controller.api.common.core import JOBS, PODS, Pod
+from tfjob_controller.api.common.core import JOBS, PODS, BatchJob, Pod
 from tfjob_controller.api.gang import GANGS
 from tfjob_controller.client.discovery import Discovery
 from tfjob_controller.client.errors import LISTING, ClientError, error_text
@@ -252,20 +252,9 @@ class Reader:
         meta, selector = job.metadata, self.kind.child_selector(job)
         if not selector:
             return ObservedState()
-        if self.kind.owns_pods:
-            owned = (pod for pod in self._pods.list(self.namespace, selector) if is_owned_by(pod, meta.uid))
-            return ObservedState(pods={pod.metadata.name: (pod,) for pod in owned})
-        by_job: dict[str, list[Pod]] = {}
-        for pod in self._pods.list(self.namespace, selector):
-            if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
-                by_job.setdefault(child_job_of(pod), []).append(pod)
-        return ObservedState(
-            jobs={
-                child.metadata.name: child
-                for child in self._jobs.list(self.namespace, selector)
-                if (owner := controller_of(child)) is not None and owner.uid == meta.uid
-            },
-            pods=by_job,
+        pods = self._pods.list(self.namespace, selector)
+        return observed_of(
+            self.kind, meta, () if self.kind.owns_pods else self._jobs.list(self.namespace, selector), pods
         )
 
     def gangs(self, seen: Snapshot) -> Sequence[Any]:
@@ -283,6 +272,24 @@ class Reader:
         pages = self._events.pages(self.namespace, field_selector=f"involvedObject.uid={uid}")
         items = islice((item for page in pages for item in page.items), MAX_EVENTS)
         return [_shortened(EVENTS.decode(item)) for item in within_bytes(items, MAX_READ_BYTES)]
+
+
+def observed_of(kind: ClientKind, meta: ObjectMeta, jobs: Iterable[BatchJob], pods: Iterable[Pod]) -> ObservedState:
+    """The children of the job with this metadata among all that have its labels."""
+    if kind.owns_pods:
+        return ObservedState(pods={pod.metadata.name: (pod,) for pod in pods if is_owned_by(pod, meta.uid)})
+    by_job: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if (pod.metadata.creation_timestamp or "") >= (meta.creation_timestamp or ""):
+            by_job.setdefault(child_job_of(pod), []).append(pod)
+    return ObservedState(
+        jobs={
+            child.metadata.name: child
+            for child in jobs
+            if (owner := controller_of(child)) is not None and owner.uid == meta.uid
+        },
+        pods=by_job,
+    )
 
 
 def namespace_problem(requester: Requester, namespace: str) -> str:

@@ -27,6 +27,7 @@ import structlog
 
 from tfjob_controller.api.common.core import BatchJob, HorizontalPodAutoscaler, OwnedObject, Pod, PodGroup
 from tfjob_controller.api.gang import Gang
+from tfjob_controller.controller.jobhistory import JobHistory
 from tfjob_controller.controller.snapshot import BY_RUNTIME, by_runtime_label
 from tfjob_controller.jobs.state.pods import is_finished
 from tfjob_controller.kube.cache.store import Store
@@ -156,6 +157,24 @@ class JobHandler(Generic[ObjectT]):
         key = key_of(obj)
         self._triggers.record(key, type_, obj)
         self._queue.add(key, priority)
+
+
+class DeletionHandler(Generic[ObjectT]):
+    """Has jobs recorded that no longer exist: only the watch has their last state."""
+
+    def __init__(self, history: JobHistory, is_managed: Callable[[ObjectT], bool]) -> None:
+        self._history = history
+        self._is_managed = is_managed
+
+    def on_add(self, obj: ObjectT, is_initial: bool) -> None:
+        """Does nothing: the job exists."""
+
+    def on_update(self, old: ObjectT, new: ObjectT) -> None:
+        """Does nothing: the job exists."""
+
+    def on_delete(self, obj: ObjectT, final: bool) -> None:
+        if self._is_managed(obj):
+            self._history.record_deletion(obj)
 
 
 class ChildHandler(Generic[ObjectT]):

@@ -3,9 +3,10 @@
 Theory of operation. `Reconciler.sync(key)` is level-triggered: it reads the caches as they are, whatever event queued
 the job. `_reconcile` applies the rules of a sync in their order:
 
-    being deleted       nothing: the garbage collector deletes the children
+    being deleted       it is recorded in the history, if there is one; the garbage collector deletes the children
     not managed         nothing: another controller runs the job
     finished            the job, or for some kinds its child Jobs, are deleted once its time to live is over
+    ended, recorded not its pods, which have its logs, stay for a limited time
     invalid             its children are stopped, then its status becomes Failed
     without identity    its RuntimeId is written before the first child
     not plannable yet   its status shows what it waits for
@@ -45,6 +46,7 @@ from typing import Any, Generic
 import structlog
 
 from tfjob_controller.api.common.core import JOBS, PODS, Scale
+from tfjob_controller.controller.jobhistory import NO_HISTORY, JobHistory
 from tfjob_controller.controller.kind import KindAdapter, WithEvents, WithIdentity, WithLogs, WithRecord
 from tfjob_controller.controller.outcome import (
     DONE,
@@ -153,6 +155,7 @@ class Reconciler(Generic[ObjectT]):
         is_busy: Callable[[], bool] = lambda: False,
         scales: ResourceClient[Scale] | None = None,
         warnings_of: WarningsOf = lambda namespace, uids: {},
+        history: JobHistory = NO_HISTORY,
     ) -> None:
         """`is_busy` reports whether other jobs wait for a worker. `scales` writes the scale subresource of jobs;
         without it no job is scaled.
@@ -173,6 +176,7 @@ class Reconciler(Generic[ObjectT]):
         self._is_busy = is_busy
         self._scales = scales
         self._warnings_of = warnings_of
+        self._history = history
         self._records: dict[str, _JobRecord[ObjectT]] = {}
         # The UIDs, by key, of expired jobs whose deletion was accepted but is not in the cache yet.
         self._deletions: dict[str, str] = {}
@@ -197,6 +201,8 @@ class Reconciler(Generic[ObjectT]):
         """Applies the rules of a sync in their order; the table at the top lists them."""
         if job.metadata.deletion_timestamp is not None:
             self._forget_deleted(key)
+            if self._kind.is_managed(job):
+                self._history.record_deletion(job)
             return DONE
         if not self._kind.is_managed(job):
             return DONE
@@ -204,7 +210,7 @@ class Reconciler(Generic[ObjectT]):
         if is_finished(work.status):
             self._forget(key)
             self._stop_restarted(job, work)
-            return self._delete_if_expired(key, job, work)
+            return self._delete_if_expired(key, job, work, self._history.seconds_to_wait(job, work.status))
         record = self._record_of(key, job)
         if record.problem is not None:
             return self._fail_invalid(job, record, record.problem)
@@ -213,6 +219,8 @@ class Reconciler(Generic[ObjectT]):
             record, work = self._record_of(key, job), self._kind.work_of(job)
         try:
             plan = record.plan = record.plan or self._kind.plan(job)
+            if work.status.phase == PHASE_CLEAN_UP and (seconds := self._history.seconds_to_wait(job, work.status)) > 0:
+                return RequeueAfter(seconds)
             return self._sync_children(job, work, record, plan)
         except UnplannableError as error:
             # A framework may raise it as late as a child's environment is built.
@@ -281,8 +289,8 @@ class Reconciler(Generic[ObjectT]):
         if actions := plan_actions(state):
             self._apply(job, actions)
 
-    def _delete_if_expired(self, key: str, job: ObjectT, work: TrainingJob) -> Outcome:
-        """Deletes a finished job once its time to live is over.
+    def _delete_if_expired(self, key: str, job: ObjectT, work: TrainingJob, wait_seconds: float) -> Outcome:
+        """Deletes a finished job once its time to live is over, after `wait_seconds` in which it is recorded.
 
         The deletion of its children may arrive before its own, and queue it again. Its deletion is therefore kept until
         the watch confirms it, and not requested twice.
@@ -290,6 +298,8 @@ class Reconciler(Generic[ObjectT]):
         result = finished_status(work, self._clock.now())
         if not result.delete_job:
             return DONE if result.wake_after_seconds is None else RequeueAfter(result.wake_after_seconds)
+        if wait_seconds > 0:
+            return RequeueAfter(wait_seconds)
         if not self._kind.is_deleted_when_expired:
             return self._delete_child_jobs(job)
         meta = job.metadata

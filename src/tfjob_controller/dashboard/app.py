@@ -14,12 +14,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.history.reading import History
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.guard import COOKIE, Guard
 from tfjob_controller.dashboard.loginrate import LoginRate
 from tfjob_controller.dashboard.pages import (
     cluster,
     compare,
+    history,
     job,
     jobchanges,
     jobs,
@@ -30,6 +32,7 @@ from tfjob_controller.dashboard.pages import (
     reports,
     use,
 )
+from tfjob_controller.dashboard.pages.history import KeptJobs
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -63,11 +66,12 @@ def create_app(
     cookie: str = COOKIE,
     has_tls: bool = False,
     prometheus: Queries | None = None,
+    kept: History | None = None,
 ) -> Starlette:
     """Returns the application. It answers requests with the Host headers `hosts`, and with those of loopback.
 
     `is_secure`: the browser sends the cookie, whose name is `cookie`, only over TLS. `has_tls`: this program itself
-    terminates TLS. `prometheus` knows the use of GPUs.
+    terminates TLS. `prometheus` knows the use of GPUs, and `kept` is the history of ended jobs, if there are such.
     """
     sessions = BrowserSessions(clock)
     entrance = LoginPages(sessions, logins, LoginRate(clock), is_secure=is_secure, cookie=cookie)
@@ -97,6 +101,11 @@ def create_app(
             Route("/jobs/{namespace:name}/{kind}/{name:name}/{action}", job.change, methods=["POST"]),
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),
+            Route("/history", history.history_page),
+            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}", history.record_page),
+            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}/metrics", history.metrics),
+            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}/log", history.log_events),
+            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}/log.txt", history.log_text),
             Route("/queue", queue.queue_page),
             Route("/compare", compare.compare_page),
             Route("/reports", reports.reports_part),
@@ -119,6 +128,7 @@ def create_app(
     )
     bounds = rendering.Bounds() if logins.link is None else rendering.ALONE
     log_in_again = entrance.log_in_again if logins.link is None else None
+    app.state.history = KeptJobs(kept) if kept is not None else None
     services = app.state.services = rendering.Services.of(clock, bounds, log_in_again, prometheus)
     return app
 

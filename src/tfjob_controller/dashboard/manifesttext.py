@@ -21,7 +21,11 @@ _CUT_BYTES = 50_000
 
 def manifest_text(snapshot: Snapshot) -> str:
     """The object without managedFields."""
-    body = _without_managed_fields(snapshot.body)
+    return text_of(_without_managed_fields(snapshot.body))
+
+
+def text_of(body: bytes) -> str:
+    """The JSON of an object as text."""
     if is_large(body):
         beginning = body[:_CUT_BYTES].decode("utf-8", "ignore")
         return (

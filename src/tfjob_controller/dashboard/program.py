@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.history.reading import History, HistoryError
 from tfjob_controller.client.liveuse.prometheus import Prometheus
 from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers
@@ -37,6 +38,10 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     prometheus = _prometheus(options)
+    try:
+        kept = History.open(options.history, environ) if options.history else None
+    except HistoryError as error:
+        raise DashboardStartError(f"--history: {error}") from None
     share_heaps()
     log.info("serving the dashboard", address=str(address), hosts=hosts, server=server.url)
     try:
@@ -49,6 +54,7 @@ def run(options: DashboardOptions, environ: Mapping[str, str]) -> int:
             is_behind_tls_proxy=options.behind_tls_proxy,
             probes=options.health_probe_bind_address,
             prometheus=prometheus,
+            kept=kept,
         )
     except ListenError as error:
         raise DashboardStartError(str(error)) from None

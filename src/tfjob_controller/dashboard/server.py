@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import uvicorn
 from starlette.applications import Starlette
 
+from tfjob_controller.client.history.reading import History
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.front import KNOWN, KNOWN_EACH, NEW_CONNECTIONS, Connections, accepting, noting_answers
@@ -30,11 +31,15 @@ _BEAT_SECONDS, _HANGS_SECONDS = 1.0, 60.0
 
 
 def serve_on_loopback(
-    user: User, port: int, announce: Callable[[str], None], prometheus: Queries | None = None
+    user: User,
+    port: int,
+    announce: Callable[[str], None],
+    prometheus: Queries | None = None,
+    kept: History | None = None,
 ) -> None:
     """Serves one person on loopback until SIGINT or SIGTERM; `announce` is called with the address to open.
 
-    Port 0 is any free one. `prometheus` knows the use of GPUs. Raises OSError if the port is taken.
+    Port 0 is any free one. `prometheus` and `kept` are those of `create_app`. Raises OSError if the port is taken.
     """
     token = secrets.token_urlsafe(32)
     with socket.create_server((_LOOPBACK, port)) as listener:
@@ -42,7 +47,7 @@ def serve_on_loopback(
         # Browsers send the cookies of a host to all its ports, and a person may have a dashboard of each cluster.
         cookie = f"{COOKIE}-{number}"
         logins = Logins(link=OneTimeLink(user, token))
-        app = create_app(logins, (), RealClock(), is_secure=False, cookie=cookie, prometheus=prometheus)
+        app = create_app(logins, (), RealClock(), is_secure=False, cookie=cookie, prometheus=prometheus, kept=kept)
         announce(f"http://{_LOOPBACK}:{number}/login?token={token}")
         _serve(app, listener, known_each=KNOWN)
 
@@ -57,6 +62,7 @@ def serve_all_users(
     is_behind_tls_proxy: bool = False,
     probes: ListenAddress | None = None,
     prometheus: Queries | None = None,
+    kept: History | None = None,
 ) -> None:
     """Serves people who log in with tokens, until SIGINT or SIGTERM. Raises OSError and ListenError.
 
@@ -74,7 +80,14 @@ def serve_all_users(
         cookie = f"{HOST_PREFIX}{COOKIE}" if has_tls or is_behind_tls_proxy else COOKIE
         served = [name.lower() for name in hosts]
         app = create_app(
-            logins, served, RealClock(), is_secure=True, cookie=cookie, has_tls=has_tls, prometheus=prometheus
+            logins,
+            served,
+            RealClock(),
+            is_secure=True,
+            cookie=cookie,
+            has_tls=has_tls,
+            prometheus=prometheus,
+            kept=kept,
         )
         # All people behind a proxy have its address.
         rate = None if is_behind_tls_proxy or token_header else NEW_CONNECTIONS

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tfjob_controller.api.common.core import decode_scale
 from tfjob_controller.api.controllerconfig import ControllerConfig
 from tfjob_controller.api.masterwait import MasterWait
 from tfjob_controller.controller.caches import ControllerCaches
-from tfjob_controller.controller.handlers import TriggerLog
+from tfjob_controller.controller.handlers import DeletionHandler, TriggerLog
+from tfjob_controller.controller.jobhistory import NO_HISTORY, JobHistory
 from tfjob_controller.controller.kind import KindAdapter, KindCaches
 from tfjob_controller.controller.logs.follower import LogFollower
 from tfjob_controller.controller.logs.progressreader import ProgressReader
@@ -37,6 +38,8 @@ from tfjob_controller.telemetry.jobmetrics import CheckpointOfJob, JobSeries, Tr
 from tfjob_controller.telemetry.metrics import Metrics
 from tfjob_controller.util.clock import Clock
 
+HistoryOf: TypeAlias = "Callable[[Kind, Callable[[str], object]], JobHistory]"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
@@ -45,7 +48,8 @@ class Shared:
     `most_of_namespace` is how many jobs of one namespace are synced at a time; None: any number. With `traces` the
     triggers of syncs are logged. `kubectl_image` is for launchers of MPIJobs, `master_wait` for workers of PyTorchJobs,
     `kubeflow_v1_strict` for all kinds of `kubeflow.org/v1`. `restart_rules` (see `jobs.actions.children`) and
-    `progress_server` are known once the API server's version is.
+    `progress_server` are known once the API server's version is. `history_of` returns the history of a kind, given what
+    queues a job.
     """
 
     requester: Requester
@@ -65,6 +69,7 @@ class Shared:
     kubeflow_v1_strict: bool
     restart_rules: bool = False
     progress_server: ProgressServer | None = None
+    history_of: HistoryOf = lambda kind, enqueue: NO_HISTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,8 @@ class KindController:
         self._children = kind.children_of(caches) if kind.children_of is not None else shared.caches
         self._triggers = TriggerLog(enabled=shared.traces)
         self._readers = kind.new_log_readers(shared, caches, self.queue.add)
+        self._history = NO_HISTORY
+        self._is_managed: Callable[[Any], bool] = lambda job: True
         self._reconciler: Reconciler[Any] | None = None
         self._workers: Workers | None = None
         # Of the last scrape, by the identity of the job, which is kept so that no other object has it.
@@ -157,8 +164,11 @@ class KindController:
         """Makes reconciler and workers, once all that `shared` has is known."""
         kind, requester = self.kind, shared.requester
         progress = self._readers.progress
+        adapter = kind.new_adapter(shared, self._caches, self._readers)
+        self._history = shared.history_of(kind, self.queue.add)
+        self._is_managed = adapter.is_managed
         self._reconciler = Reconciler(
-            kind.new_adapter(shared, self._caches, self._readers),
+            adapter,
             ResourceClient(requester, kind.resource),
             self._caches.jobs.store,
             self._children.snapshots(progress.readings_of if progress is not None else None),
@@ -169,6 +179,7 @@ class KindController:
             is_busy=lambda: len(self.queue) > 0,
             warnings_of=shared.events.warnings_of,
             scales=ResourceClient(requester, kind.resource.with_decoder(decode_scale)) if kind.is_scaled else None,
+            history=self._history,
         )
         self._workers = Workers(
             kind.name,
@@ -183,6 +194,8 @@ class KindController:
     def feed(self) -> None:
         """Makes every relevant change of jobs and children queue the key of a job."""
         self._caches.feed(self.queue, self._triggers)
+        if self._history is not NO_HISTORY:
+            self._caches.jobs.add_handler(DeletionHandler(self._history, self._is_managed))
         kind, jobs = self.kind, self._caches.jobs.store
         self._children.feed(kind.resource, jobs, self.queue, self._triggers, optional=kind.optional_children)
 

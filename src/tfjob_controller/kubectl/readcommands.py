@@ -53,12 +53,23 @@ def _add_list(parser: ArgumentParser) -> None:
     add_no_headers(parser)
     parser.add_argument("--show-labels", action="store_true", help="add a column with the labels")
     parser.add_argument("-w", "--watch", action="store_true", help="print a row for every change after the table")
+    history = (
+        "list jobs that have ended, also deleted ones, from the history that the controller keeps at URL: a directory "
+        "or s3://bucket/prefix; default: $TFJOB_HISTORY"
+    )
+    parser.add_argument("--history", nargs="?", const="", metavar="URL", help=history)
     add_output(parser, TABLE, WIDE, JSON, YAML, NAME, accepts_kubectls=True)
+
+
+def _add_history(parser: ArgumentParser) -> None:
+    text = "the history that has jobs which no longer exist: a directory or s3://bucket/prefix; default: $TFJOB_HISTORY"
+    parser.add_argument("--history", default="", metavar="URL", help=text)
 
 
 def _add_describe(parser: ArgumentParser) -> None:
     add_job(parser)
     _add_controller_namespace(parser)
+    _add_history(parser)
     add_output(parser, TABLE, JSON, YAML)
 
 
@@ -70,6 +81,7 @@ def _add_explain(parser: ArgumentParser) -> None:
         help="also print the controller's log lines about the job, with their reconcile ids",
     )
     _add_controller_namespace(parser)
+    _add_history(parser)
     add_output(parser, TABLE, JSON, YAML)
 
 
@@ -102,6 +114,7 @@ def _add_logs(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-p", "--previous", action="store_true", help="print the log of the run before the last restart"
     )
+    _add_history(parser)
 
 
 def _add_wait(parser: ArgumentParser) -> None:
@@ -142,6 +155,7 @@ def _add_dashboard(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_false", help="print the address without opening it"
     )
+    _add_history(parser)
     _add_controller_namespace(parser)
     parser.add_argument(
         "--prometheus-url",
@@ -169,6 +183,7 @@ READ_COMMANDS = (
             "kubectl tfjob list --kind trainjob -o name",
             "kubectl tfjob list -l team=vision --watch",
             "kubectl tfjob list --sort-by age --show-labels --no-headers",
+            "kubectl tfjob list --history=s3://ml-history/prod",
         ),
     ),
     Command(

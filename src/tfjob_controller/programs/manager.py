@@ -46,6 +46,7 @@ from tfjob_controller.kube.leaderelection.otherleader import OtherLeader
 from tfjob_controller.kube.names import SYSTEM_NAMESPACE
 from tfjob_controller.kube.serverclock import ServerClock
 from tfjob_controller.options import RunOptions
+from tfjob_controller.programs.historykeeping import HistoryKeeping
 from tfjob_controller.programs.kindcontrollers import KindControllers
 from tfjob_controller.programs.policies import gang_policy, master_wait_of, workers_of_namespace
 from tfjob_controller.programs.program import Part, StartError, answer_of, on_signals, run_until, servers
@@ -171,6 +172,9 @@ class Manager:
             master_wait=master_wait,
             kubeflow_v1_strict=options.kubeflow_v1_strict,
         )
+        self._history = self._new_history(gangs.has_gangs)
+        if self._history is not None:
+            self._shared = replace(self._shared, history_of=self._history.of)
         controllers = [KindController(kind, self.jobs[kind.name], self._shared) for kind in kinds]
         self._kinds = KindControllers(controllers, self._clock)
         self._progress = self._new_progress_serving(config.namespace)
@@ -218,6 +222,8 @@ class Manager:
         self.caches.informers.start()
         self._rights.start()
         if self._wait_until_ready():
+            if self._history is not None:
+                self._history.start()
             self._kinds.start(self._stop)
 
     def _answer(self, problem: str, ask: Callable[[], _T]) -> _T | None:
@@ -246,6 +252,12 @@ class Manager:
             return None
         observe, url = self.metrics.report_answered, options.progress_server_url
         return ProgressServing(self.transport, self.caches, address, url, own_namespace, observe, self._clock)
+
+    def _new_history(self, gangs: bool) -> HistoryKeeping | None:
+        """Returns what keeps the history. Raises StartError for a place that cannot be one."""
+        if not self._options.history:
+            return None
+        return HistoryKeeping(self._options, self.transport, self.metrics, self._clock, gangs=gangs)
 
     def _new_elector(self, namespace: str) -> LeaderElector:
         options = self._options
@@ -283,6 +295,8 @@ class Manager:
         ended = self._kinds.stop(_WORKERS_SECONDS, _PART_SECONDS)
         self._fanout.stop()
         progress = (self._progress,) if self._progress is not None else ()
+        if self._history is not None:
+            self._history.stop(_PART_SECONDS)
         parts: Sequence[Part] = (self._rights, self.caches.informers, self._recorder, *progress, *self.servers)
         for part in parts:
             part.stop(_PART_SECONDS)
@@ -304,6 +318,7 @@ class Manager:
             "caches": self.caches.informers.statistics,
             "events": self._recorder.statistics,
             "requests": self.transport.statistics,
+            **({"history": self._history.statistics} if self._history is not None else {}),
         }
 
     def _led(self, of_kind: Callable[[KindController], Iterable[_T]]) -> Iterator[_T]:
@@ -318,4 +333,5 @@ class Manager:
             "events": self._recorder.statistics().restarts,
             "watch-rights": self._rights.thread.restarts,
             **(self._progress.restarts() if self._progress is not None else {}),
+            **(self._history.restarts() if self._history is not None else {}),
         }

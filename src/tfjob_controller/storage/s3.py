@@ -37,8 +37,8 @@ _MOST_PARTS = 10_000
 _PARTS_AT_ONCE = 2
 
 
-def connect(environ: Mapping[str, str]) -> Any:
-    """An s3fs.S3FileSystem. Raises ImportError."""
+def connect(environ: Mapping[str, str], *, keeps_listings: bool = True) -> Any:
+    """An s3fs.S3FileSystem. Raises ImportError. With `keeps_listings` each folder is listed once."""
     import s3fs
 
     settings: dict[str, Any] = {
@@ -51,7 +51,10 @@ def connect(environ: Mapping[str, str]) -> Any:
         # Servers other than Amazon's often do not support the newer checksums; sizes and ETags are compared anyway.
         settings["request_checksum_calculation"] = "when_required"
     return s3fs.S3FileSystem(
-        anon=not _has_credentials(), config_kwargs=settings, use_listings_cache=True, skip_instance_cache=True
+        anon=not _has_credentials(),
+        config_kwargs=settings,
+        use_listings_cache=keeps_listings,
+        skip_instance_cache=True,
     )
 
 

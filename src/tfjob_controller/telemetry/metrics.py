@@ -63,6 +63,12 @@ class Metrics:
             ["code"],
             registry=of_jobs,
         )
+        self._history_records = Counter(
+            "tfjob_controller_history_records_total",
+            "Records of ended jobs by their result: recorded, failed (tried again), dropped, or removed by a limit.",
+            ["result"],
+            registry=of_jobs,
+        )
         build = Gauge(
             "tfjob_controller_build_info", "Always 1; the label has the version.", ["version"], registry=self.registry
         )
@@ -92,6 +98,10 @@ class Metrics:
     def report_answered(self, code: int) -> None:
         """Counts a report that the progress server answered."""
         self._reports.labels(str(code)).inc()
+
+    def history_recorded(self, result: str) -> None:
+        """Counts a record of the history."""
+        self._history_records.labels(result).inc()
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Returns the content type and body for this Accept header."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -74,7 +75,56 @@ class _Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     source: _Source = _Source()
 
 
+class _NewEvent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The same event in events.k8s.io/v1."""
+
+    metadata: _EventMeta
+    regarding: _Reference = _Reference()
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    deprecated_count: int | None = None
+    deprecated_first_timestamp: str | None = None
+    deprecated_last_timestamp: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    deprecated_source: _Source = _Source()
+
+
 _decode_event = decoder_for(_Event)
+_decode_new_event = decoder_for(_NewEvent)
+
+
+def _as_event(event: _NewEvent) -> _Event:
+    return _Event(
+        event.metadata,
+        event.regarding,
+        event.type,
+        event.reason,
+        event.note,
+        event.deprecated_count,
+        event.deprecated_first_timestamp,
+        event.deprecated_last_timestamp,
+        event.event_time,
+        event.series,
+        event.reporting_controller,
+        event.deprecated_source,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EventsAPI:
+    """An API of events: users may read that of the core, the controller that of events.k8s.io."""
+
+    resource: Resource[Any]
+    decode: Callable[[msgspec.Raw], _Event]
+
+
+CORE_EVENTS = EventsAPI(EVENTS, _decode_event)
+NEW_EVENTS = EventsAPI(
+    Resource("events.k8s.io", "v1", "events", "Event"), lambda item: _as_event(_decode_new_event(item))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +150,26 @@ def collect_diagnostics(
     requester: Requester, seen: Snapshot, controller_namespace: str = SYSTEM_NAMESPACE
 ) -> Diagnostics:
     """Raises `ApiError`, except for a missing permission or kind."""
-    case = Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace)))
+    case = collect_objects(requester, Diagnostics(seen, bool(namespace_problem(requester, seen.metadata.namespace))))
+    return replace(case, reports=job_reports(requester, seen, case.gangs, controller_namespace))
+
+
+def collect_objects(
+    requester: Requester, case: Diagnostics, events_api: EventsAPI = CORE_EVENTS, *, gangs: bool = True
+) -> Diagnostics:
+    """Adds the children of the job, and the events about all of them. Raises as `collect_diagnostics`."""
+    seen = case.seen
     selector = seen.kind.child_selector(seen.job)
     if seen.kind.owns_pods:
         case.pods.extend(_read(requester, case, PODS, selector, is_wanted=lambda pod: _is_controlled(pod, seen)))
     elif selector:
         for resource, objects in ((JOBS, case.jobs), (PODS, case.pods), (GANGS, case.gangs)):
-            objects.extend(_read(requester, case, resource, selector))
-    events = _read(requester, case, EVENTS, "", _shortened_event, lambda event: _is_about(case, event))
+            if gangs or resource != GANGS:
+                objects.extend(_read(requester, case, resource, selector))
+    shorten = partial(_shortened_event, events_api)
+    events = _read(requester, case, events_api.resource, "", shorten, lambda event: _is_about(case, event))
     case.events.extend(events)
-    return replace(case, reports=job_reports(requester, seen, case.gangs, controller_namespace))
+    return case
 
 
 def _is_controlled(pod: Object, seen: Snapshot) -> bool:
@@ -131,9 +191,9 @@ def child_names(seen: Snapshot) -> re.Pattern[str] | None:
     return re.compile(rf".*-({roles})-{re.escape(seen.runtime_id)}-(\d+)(?:-|$)") if seen.runtime_id else None
 
 
-def _shortened_event(item: msgspec.Raw) -> bytes:
+def _shortened_event(events_api: EventsAPI, item: msgspec.Raw) -> bytes:
     """What the timeline shows of an event. The API server bounds no text of one that core/v1 has created."""
-    event = _decode_event(item)
+    event = events_api.decode(item)
     about, trace = event.involved_object, (event.metadata.annotations or {}).get(RECONCILE_ID_ANNOTATION, "")
     shortened = msgspec.structs.replace(
         event,

@@ -6,6 +6,7 @@ import webbrowser
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from tfjob_controller.kubectl.commands.history import history_url, open_history
 from tfjob_controller.kubectl.output import print_notice
 from tfjob_controller.kubectl.session import Session
 from tfjob_controller.util.commandline import UsageError, install_hint
@@ -34,6 +35,9 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
         controller_namespace=parsed.controller_namespace,
     )
 
+    place = history_url(parsed)
+    kept = open_history(place) if place else None
+
     def announce(address: str) -> None:
         print_line(address, flush=True)
         print_notice("Open this address; it can be used once. Ctrl-C stops the dashboard.")
@@ -41,7 +45,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
             webbrowser.open(address)
 
     try:
-        serve_on_loopback(user, parsed.port, announce, prometheus)
+        serve_on_loopback(user, parsed.port, announce, prometheus, kept)
     except OSError as error:
         raise UsageError(
             f"cannot listen on port {parsed.port}: {error.strerror}: choose another one by --port"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from tfjob_controller.client.diagnostics.collection import collect_diagnostics, read_controller_logs
 from tfjob_controller.client.diagnostics.description import Description, reported_text, sections_of, summary
@@ -17,14 +18,26 @@ from tfjob_controller.client.diagnostics.timeline import (
     sort_entries,
     timeline,
 )
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.text import ago
 from tfjob_controller.kube.requester import server_now
 from tfjob_controller.kubectl.output import Screen, is_for_programs, print_notice, print_value
 from tfjob_controller.kubectl.session import Session
 
+if TYPE_CHECKING:
+    from tfjob_controller.client.history.record import Record
+
 
 def describe(session: Session, parsed: Namespace) -> int:
-    description = session.job(parsed.job).describe()
+    try:
+        description = session.job(parsed.job).describe()
+    except ClientError as error:
+        from tfjob_controller.kubectl.commands.history import ended_job
+
+        _, record = ended_job(session, parsed, error)
+        if record.description is None:
+            raise
+        description = record.description
     if is_for_programs(parsed.output):
         return print_value(description, parsed.output)
     _print_description(Screen(), description, server_now(session.requester), session.aimed)
@@ -57,7 +70,12 @@ def _print_description(screen: Screen, description: Description, now: datetime, 
 
 
 def explain(session: Session, parsed: Namespace) -> int:
-    snapshot = session.job(parsed.job).snapshot
+    try:
+        snapshot = session.job(parsed.job).snapshot
+    except ClientError as error:
+        from tfjob_controller.kubectl.commands.history import ended_job
+
+        return _explain_ended(ended_job(session, parsed, error)[1], parsed)
     case = collect_diagnostics(session.requester, snapshot, parsed.controller_namespace)
     entries, diagnosis = timeline(case), diagnose(case, server_now(session.requester))
     if parsed.controller_logs:
@@ -81,6 +99,26 @@ def explain(session: Session, parsed: Namespace) -> int:
     _print_timeline(Screen(), entries, Diagnosis(session.aimed(diagnosis.now), session.aimed(diagnosis.next)))
     for line in case.unread:
         print_notice(f"not read: {line}")
+    return 0
+
+
+def _explain_ended(record: Record, parsed: Namespace) -> int:
+    now, then = f"it has ended: {record.reason or record.state}", "nothing: the job no longer exists"
+    if is_for_programs(parsed.output):
+        value = {
+            "kind": record.kind,
+            "namespace": record.namespace,
+            "name": record.name,
+            "uid": record.uid,
+            "timeline": record.timeline,
+            "now": now,
+            "next": then,
+            "unread": record.unread,
+        }
+        return print_value(value, parsed.output)
+    _print_timeline(Screen(), record.timeline, Diagnosis(now, then))
+    for line in record.unread:
+        print_notice(f"not recorded: {line}")
     return 0
 
 

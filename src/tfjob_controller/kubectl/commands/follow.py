@@ -63,7 +63,13 @@ def logs(session: Session, parsed: Namespace) -> int:
         since_seconds=max(1, math.ceil(parsed.since)) if parsed.since else None,
         timestamps=parsed.timestamps,
     )
-    return _print_logs(session, session.job(parsed.job), options)
+    try:
+        job = session.job(parsed.job)
+    except ClientError as error:
+        from tfjob_controller.kubectl.commands.history import ended_job, print_logs
+
+        return print_logs(*ended_job(session, parsed, error), parsed)
+    return _print_logs(session, job, options)
 
 
 def follow_chief(session: Session, job: Job, timeout_seconds: float | None = None) -> None:

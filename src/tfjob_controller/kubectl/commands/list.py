@@ -28,6 +28,10 @@ _FIELDS = {"name": ".metadata.name", "namespace": ".metadata.namespace", "age": 
 
 
 def list_jobs(session: Session, parsed: Namespace) -> int:
+    if parsed.history is not None:
+        from tfjob_controller.kubectl.commands.history import list_history
+
+        return list_history(session, parsed)
     _check_flags(session, parsed)
     order = order_of(parsed.sort_by) if parsed.sort_by else ""
     if is_for_programs(parsed.output):

@@ -1,0 +1,221 @@
+"""The layout of a history in a directory: what is listed, read, written and removed, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tfjob_controller.client.history.filesystems import Directory, open_filesystem
+from tfjob_controller.client.history.reading import LISTING_SECONDS, History, HistoryError
+from tfjob_controller.client.history.record import MAX_LOG_BYTES, MAX_RECORD_BYTES, Entry, LogFile, Record, entry_of
+from tfjob_controller.client.history.store import HistoryStore
+from tfjob_controller.storage.errors import StorageError
+
+LOG = LogFile("master-0", "tensorflow", 5)
+
+
+def record(number: int = 1, *, name: str = "train", namespace: str = "team", kind: str = "TFJob") -> Record:
+    ended = f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z"
+    return Record("kubeflow.org/v1", kind, namespace, name, f"uid-{number}", "Succeeded", ended, logs=[LOG])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> HistoryStore:
+    return HistoryStore(Directory(tmp_path / "a" / "history"))
+
+
+def test_what_is_written_is_listed_newest_first_and_read_back(store: HistoryStore) -> None:
+    for number in (2, 1, 3):
+        store.write(record(number))
+    assert [entry.uid for entry in store.entries("team")] == ["uid-3", "uid-2", "uid-1"]
+    assert store.read(store.entries("team")[0]) == record(3)
+    assert store.namespaces() == ["team"]
+    assert store.entries("another") == []
+
+
+def test_writing_a_job_again_replaces_its_record(store: HistoryStore) -> None:
+    for _ in range(2):
+        store.write(record())
+        store.write_log(record().entry, LOG, b"hello")
+    assert len(store.entries("team")) == 1
+    assert store.read_log(record().entry, LOG) == b"hello"
+
+
+def test_logs_without_a_record_are_not_listed_but_found_as_leftovers(store: HistoryStore) -> None:
+    store.write_log(record(1).entry, LOG, b"hello")
+    store.write_log(record(2).entry, LOG, b"hello")
+    size = store.write(record(2))
+    assert [entry.uid for entry in store.entries("team")] == ["uid-2"]
+    contents = store.contents("team")
+    assert [entry.uid for entry in contents.sizes] == ["uid-2"]
+    assert contents.sizes[record(2).entry] > size
+    (paths,) = contents.leftovers.values()
+    store.remove_files(paths)
+    assert store.contents("team").leftovers == {}
+
+
+def test_a_removed_job_leaves_nothing(store: HistoryStore, tmp_path: Path) -> None:
+    store.write_log(record().entry, LOG, b"hello")
+    store.write(record())
+    store.remove(record().entry)
+    store.remove(record().entry)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert not list(tmp_path.rglob("uid-1"))
+
+
+def test_only_the_user_of_the_controller_may_read(store: HistoryStore, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store.write(record())
+    finally:
+        os.umask(before)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "a").rglob("*")}
+    assert modes == {0o600, 0o700}
+
+
+def test_only_the_end_of_a_log_is_kept(store: HistoryStore) -> None:
+    store.write_log(record().entry, LOG, b"a" * 10 + b"b" * MAX_LOG_BYTES)
+    assert store.read_log(record().entry, LOG) == b"b" * MAX_LOG_BYTES
+
+
+def test_a_log_that_unpacks_to_more_is_cut(store: HistoryStore, tmp_path: Path) -> None:
+    store.write_log(record().entry, LOG, b"x")
+    (path,) = tmp_path.rglob("*.log.gz")
+    path.write_bytes(gzip.compress(b"\0" * 50 * MAX_LOG_BYTES))
+    assert len(store.read_log(record().entry, LOG)) == MAX_LOG_BYTES
+    path.write_bytes(b"no gzip")
+    with pytest.raises(ValueError, match="damaged"):
+        store.read_log(record().entry, LOG)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "not a record"),
+        (b"[" * 100_000, "not a record"),
+        (b" " * (MAX_RECORD_BYTES + 1), "more than"),
+        (b'{"apiVersion": "a", "kind": "TFJob", "namespace": "team", "name": "x", "uid": "1"}', "not a record"),
+    ],
+)
+def test_what_is_no_record_is_refused(store: HistoryStore, tmp_path: Path, content: bytes, why: str) -> None:
+    store.write(record())
+    (path,) = tmp_path.rglob("*.json")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=why):
+        store.read(record().entry)
+    with pytest.raises(HistoryError, match=why):
+        History(store).job("train", "team")
+
+
+def test_a_record_under_the_name_of_another_job_is_refused(store: HistoryStore, tmp_path: Path) -> None:
+    store.write(record(1))
+    store.write(record(2, namespace="other"))
+    (mine,) = tmp_path.rglob("team/jobs/*")
+    (other,) = tmp_path.rglob("other/jobs/*")
+    mine.write_bytes(other.read_bytes())
+    with pytest.raises(ValueError, match="another job"):
+        store.read(record(1).entry)
+
+
+def test_a_link_in_the_directory_is_not_followed(store: HistoryStore, tmp_path: Path) -> None:
+    store.write(record())
+    (path,) = tmp_path.rglob("*.json")
+    secret = tmp_path / "secret"
+    path.rename(secret)
+    path.symlink_to(secret)
+    assert store.entries("team") == []
+    with pytest.raises(OSError, match="symbolic links"):
+        store.read(record().entry)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "",
+        "x.json",
+        "20260101T000000Z~TFJob~a~u~Succeeded",
+        "20260101T000000Z~TFJob~../a~u~Succeeded.json",
+        "20260101T000000Z~TFJob~a~u/..~Succeeded.json",
+        ".writing-0123",
+        "20260101T000000Z~TFJob~a~u~S\n.json",
+    ],
+)
+def test_other_files_are_no_entries(file: str) -> None:
+    assert entry_of("team", file) is None
+
+
+def test_the_name_of_a_file_has_what_a_list_shows() -> None:
+    entry = record(61).entry
+    assert entry_of("team", entry.file) == entry
+    longest = record_named("n" * 253)
+    assert len(longest.entry.file) <= 255
+    assert entry_of("team", longest.entry.file) == longest.entry
+
+
+def record_named(name: str) -> Record:
+    return Record(
+        "trainer.kubeflow.org/v1alpha1", "TrainJob", "team", name, "0" * 36, "Succeeded", "2026-01-01T00:00:00Z"
+    )
+
+
+@pytest.mark.parametrize("log", [LogFile("../x", "c", 1), LogFile("a/b", "c", 1), LogFile("", "", 1)])
+def test_the_name_of_a_log_leads_nowhere_else(store: HistoryStore, log: LogFile) -> None:
+    with pytest.raises(ValueError, match="name of a log"):
+        store.read_log(record().entry, log)
+
+
+def test_a_namespace_is_no_path(store: HistoryStore) -> None:
+    assert store.entries("../team") == []
+
+
+@pytest.mark.parametrize("url", ["hf://a/b", "https://example.org/x", "ftp://x", "s3://"])
+def test_other_places_are_refused_with_a_remedy(url: str) -> None:
+    with pytest.raises(StorageError):
+        open_filesystem(url, {})
+    with pytest.raises(HistoryError):
+        History.open(url, {})
+
+
+def test_a_list_is_narrowed_by_text_and_kind(store: HistoryStore) -> None:
+    store.write(record(1, name="bert"))
+    store.write(record(2, name="bert-large", kind="PyTorchJob", namespace="other"))
+    store.write(record(3, name="gpt"))
+    history = History(store)
+    assert [entry.name for entry in history.jobs()] == ["gpt", "bert-large", "bert"]
+    assert [entry.name for entry in history.jobs(text="BERT")] == ["bert-large", "bert"]
+    assert [entry.name for entry in history.jobs("team", text="bert")] == ["bert"]
+    assert [entry.name for entry in history.jobs(kind="pytorchjob")] == ["bert-large"]
+
+
+def test_of_two_jobs_of_a_name_the_one_that_ended_last_is_read(store: HistoryStore) -> None:
+    store.write(record(1))
+    store.write(record(2))
+    history = History(store)
+    assert history.job("train", "team").uid == "uid-2"
+    assert history.job("train", "team", uid="uid-1").uid == "uid-1"
+    with pytest.raises(HistoryError, match="has no job trai in namespace team"):
+        history.job("trai", "team")
+
+
+def test_a_listing_is_kept_for_some_seconds(store: HistoryStore) -> None:
+    now = [0.0]
+    history = History(store, seconds=lambda: now[0])
+    store.write(record(1))
+    assert len(history.jobs("team")) == 1
+    store.write(record(2))
+    assert len(history.jobs("team")) == 1
+    now[0] = LISTING_SECONDS
+    assert len(history.jobs("team")) == 2
+
+
+def test_a_record_that_was_removed_meanwhile_is_told(store: HistoryStore) -> None:
+    store.write(record())
+    history = History(store)
+    entry: Entry = history.jobs("team")[0]
+    store.remove(entry)
+    with pytest.raises(HistoryError, match="it was removed"):
+        history.read(entry)
