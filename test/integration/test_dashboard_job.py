@@ -288,6 +288,9 @@ def write_event(trial: Trial, reason: str, message: str, *, kind: str = "Normal"
         "source": {"component": "test"},
     }
     trial.jobs.api.create(f"/api/v1/namespaces/{trial.namespace}/events", event)
+    # Pages are written again when the job changes.
+    told = {"metadata": {"annotations": {"example.com/told": message}}}
+    trial.jobs.api.patch(trial.jobs.resource.path(trial.namespace, trial.name), told)
 
 
 def test_lanes_have_textures_and_marks_with_a_legend(page: Page, trial: Trial) -> None:

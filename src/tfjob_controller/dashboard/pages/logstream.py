@@ -67,7 +67,7 @@ class LogChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
+class PumpEnd:
     """Nothing follows; `problem` is the reason why the log cannot be read, if it cannot."""
 
     problem: str = ""
@@ -94,7 +94,7 @@ class LogPump(Generic[ItemT]):
         self._items = items
         self._note = note
         self._origin = user.origin
-        self._queue: queue.Queue[ItemT | LogEnd] = queue.Queue(most)
+        self._queue: queue.Queue[ItemT | PumpEnd] = queue.Queue(most)
         self._stopped = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
@@ -108,7 +108,7 @@ class LogPump(Generic[ItemT]):
         self._stopped.set()
         self._reader.close()
 
-    async def take(self, timeout_seconds: float) -> tuple[list[ItemT], LogEnd | None]:
+    async def take(self, timeout_seconds: float) -> tuple[list[ItemT], PumpEnd | None]:
         """What has arrived, and the end of the log if that has; waits for the first item."""
         self._arrived.clear()
         if self._queue.empty():
@@ -122,7 +122,7 @@ class LogPump(Generic[ItemT]):
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if isinstance(item, LogEnd):
+            if isinstance(item, PumpEnd):
                 return items, item
             items.append(item)
         return items, None
@@ -136,15 +136,15 @@ class LogPump(Generic[ItemT]):
                     if not self._put(item):
                         return
         except (ApiError, ClientError) as error:
-            self._put(LogEnd(message_of(error, self._origin)))
+            self._put(PumpEnd(message_of(error, self._origin)))
         else:
-            self._put(LogEnd())
+            self._put(PumpEnd())
 
     def _put_note(self, text: str) -> None:
         if (item := self._note(text)) is not None:
             self._put(item)
 
-    def _put(self, item: ItemT | LogEnd) -> bool:
+    def _put(self, item: ItemT | PumpEnd) -> bool:
         while not self._stopped.is_set():
             try:
                 self._queue.put(item, timeout=_PUT_SECONDS)
