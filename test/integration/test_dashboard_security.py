@@ -156,8 +156,8 @@ def test_no_text_of_a_job_a_pod_or_an_event_becomes_markup(guest: Visitor, hosti
 def test_no_text_of_a_gang_or_a_node_becomes_markup(guest: Visitor, hostile: Scene) -> None:
     page, origin = guest.page, origin_of(guest.page.url)
     page.goto(f"{origin}/queue?namespace={hostile.namespace}")
-    for label in ("Of", "Missing", "Reason"):
-        expect_text(page, f'td[data-label="{label}"]')
+    for part in ("h3", ".lack", ".why"):
+        expect_text(page, f"article {part}")
     page.goto(f"{origin}/cluster?namespace={hostile.namespace}")
     expect(page.get_by_label(f"Node {hostile.node}", exact=True)).to_contain_text(TFJOB_NAME)
     expect_no_markup(page)
@@ -183,7 +183,8 @@ def test_no_parameter_or_path_becomes_markup(guest: Visitor, hostile: Scene) -> 
     job = f"{hostile.namespace}/tfjob/{TFJOB_NAME}"
     addresses = [
         *(f"/jobs?namespace={hostile.namespace}&{name}={text}" for name in ("kind", "state", "text", "sort", "page")),
-        *(f"/{path}?namespace={text}" for path in ("jobs", "queue", "cluster")),
+        *(f"/{path}?namespace={text}" for path in ("jobs", "queue", "cluster", "compare")),
+        f"/compare?job={text}&job=tfjob/{text}/{text}&metric={text}&settings={text}",
         *(f"/new?{each}" for each in (f"from={text}", f"from=tfjob/{text}", f"from=tfjob/x/{text}", f"kind={text}")),
         *(f"/jobs/{each}" for each in (f"{text}/tfjob/x", f"x/{text}/x", f"x/tfjob/{text}", f"{job}/{text}")),
         f"/{text}",
