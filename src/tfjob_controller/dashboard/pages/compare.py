@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
+from tfjob_controller.client.jobclass import JobClass, class_of
 from tfjob_controller.client.kinds import kinds_named, status_of
 from tfjob_controller.dashboard.manifesttext import small_manifest
 from tfjob_controller.dashboard.pages import rendering
@@ -32,13 +33,6 @@ _ALL = "all"
 # A reference of a kind, a namespace and a name.
 _MAX_REFERENCE = 400
 _MAX_OFFERED = 200
-_CLASSES = {
-    "Pending": "queued",
-    "Running": "running",
-    "Suspended": "suspended",
-    "Succeeded": "done",
-    "Failed": "failed",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +47,7 @@ class ComparedJob:
     kind: str = ""
     namespace: str = ""
     name: str = ""
-    state: str = ""
-    state_class: str = "suspended"
+    job_class: JobClass = JobClass.STARTING
     has_ended: bool = False
     started: float = 0.0
     settings: Mapping[tuple[str, ...], str] | None = None
@@ -136,14 +129,12 @@ def _parts(reference: str) -> tuple[str, str, str]:
 def _job(reference: str, job: Job) -> ComparedJob:
     snapshot = job.snapshot
     started, manifest = parse_time_or_none(status_of(snapshot.job).start_time), small_manifest(snapshot)
-    state = snapshot.job.status.summary
     return ComparedJob(
         reference,
         job.kind,
         job.namespace,
         job.name,
-        state or "New",
-        _CLASSES.get(state, "suspended"),
+        class_of(snapshot.job),
         snapshot.has_ended,
         started.timestamp() if started is not None else 0.0,
         None if manifest is None else settings_of(manifest.get("spec", {})),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from functools import cache
 from typing import Any
 
 from starlette.requests import Request
@@ -44,7 +43,7 @@ async def jobs_page(request: Request) -> Response:
             await _first_list(feed)
             kinds = feed.kinds or OWN_KINDS
             allowed = await rendering.read(request, lambda: _allowed_actions(user, selection.namespace, kinds))
-            table = await rendering.read(request, lambda: _table(feed, user, selection, is_selectable=bool(allowed)))
+            table = await rendering.read(request, lambda: _table(feed, user, selection))
     except (ApiError, ClientError) as error:
         if isinstance(error, BusyError) or rendering.api_error_of(error) is not None:
             return rendering.problem_page(request, error, user.origin)
@@ -67,16 +66,9 @@ async def jobs_events(request: Request) -> Response | EventStream:
         ):
             await _first_list(feed)
 
-            @cache
-            def is_selectable() -> bool:
-                return bool(_allowed_actions(user, selection.namespace, feed.kinds or OWN_KINDS))
-
-            def content() -> rendering.Content:
-                # Without rows nothing is asked, which may take long.
-                has_boxes = bool(feed.rows()) and is_selectable()
-                return rendering.Content(_table(feed, user, selection, is_selectable=has_boxes))
-
-            async for part in rendering.events(request, "jobs", feed, content):
+            async for part in rendering.events(
+                request, "jobs", feed, lambda: rendering.Content(_table(feed, user, selection))
+            ):
                 yield part
 
     return rendering.event_stream(request, parts())
@@ -121,16 +113,14 @@ async def _first_list(feed: JobFeed) -> None:
         rest -= _POLL_SECONDS
 
 
-def _table(feed: JobFeed, user: User, selection: Selection, *, is_selectable: bool) -> str:
+def _table(feed: JobFeed, user: User, selection: Selection) -> str:
     """The table of a selection, rendered once for all browsers of a person."""
     if not feed.rows():  # the notice about a namespace without jobs can change without a change of jobs
-        return _rendered(feed, user, selection, is_selectable=is_selectable)
-    return feed.content(
-        (selection, is_selectable), lambda: _rendered(feed, user, selection, is_selectable=is_selectable)
-    )
+        return _rendered(feed, user, selection)
+    return feed.content(selection, lambda: _rendered(feed, user, selection))
 
 
-def _rendered(feed: JobFeed, user: User, selection: Selection, *, is_selectable: bool) -> str:
+def _rendered(feed: JobFeed, user: User, selection: Selection) -> str:
     now = server_now(user.requester)
     rows = [with_idle(row, is_idle=feed.idle.includes(row, now)) for row in feed.rows()]
     notice = rendering.stale_notice(feed.problems)
@@ -145,6 +135,5 @@ def _rendered(feed: JobFeed, user: User, selection: Selection, *, is_selectable:
         selection=selection,
         losses=feed.losses,
         classes=tuple(JobClass),
-        is_selectable=is_selectable,
         now=now,
     )

@@ -1,6 +1,6 @@
 // The list of jobs: which rows are selected, and what is done with them; filters that a person has saved; the figures above.
 
-const MAX_JOBS = 100, MAX_FILTERS = 30, SHOWN_NAMES = 5;
+const MAX_JOBS = 100, MAX_COMPARED = 8, MAX_FILTERS = 30, SHOWN_NAMES = 5;
 const PICKED = "picked-jobs", FILTERS = "job-filters", REFRESH_MS = 10000;
 
 // A browser may refuse storage; the page then forgets when it is left.
@@ -35,6 +35,9 @@ function show() {
   if (count.textContent !== text) count.textContent = text;
   bar.hidden = picked.size === 0;
   for (const button of bar.querySelectorAll("button")) button.disabled = many !== "" && button.dataset.action !== "clear";
+  const compare = bar.querySelector("[data-action=compare]");
+  compare.disabled = picked.size < 2 || picked.size > MAX_COMPARED;
+  compare.title = compare.disabled ? `Select two to ${MAX_COMPARED} jobs` : "";
 }
 
 function pick(box, range) {
@@ -51,6 +54,11 @@ function change(action) {
   const question = `Delete ${jobs.length} job${jobs.length === 1 ? "" : "s"} and their pods? ${names}${more}`;
   if (action === "delete" && !window.confirm(question)) return;
   htmx.ajax("POST", `/jobs/${action}`, { source: "#picked", target: "#answer", swap: "innerHTML", values: { jobs: jobs.join("\n") } });
+}
+
+function compare() {
+  const parts = [...picked].map((job) => job.split("/"));
+  location.assign(`/compare?${new URLSearchParams(parts.map(([namespace, kind, name]) => ["job", `${kind}/${namespace}/${name}`]))}`);
 }
 
 function showFilters() {
@@ -93,7 +101,8 @@ export function startJobs() {
       keep();
     }
     const action = at.closest("#picked button")?.dataset.action;
-    if (action === "clear") { picked.clear(); keep(); } else if (action) change(action);
+    if (action === "clear") { picked.clear(); keep(); } else if (action === "compare") compare();
+    else if (action) change(action);
     if (menu?.open && !menu.contains(at) && at.isConnected) menu.open = false;
   });
   document.addEventListener("keydown", (event) => {
