@@ -213,7 +213,7 @@ def test_a_refused_change_names_the_job_and_the_others_are_changed(listed: List)
     expect(listed.selected).to_contain_text("1 selected")
 
 
-def test_who_may_only_view_selects_nothing_and_sees_the_figures_of_no_nodes(
+def test_who_may_only_view_compares_jobs_and_sees_the_figures_of_no_nodes(
     browser: Browser, control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
 ) -> None:
     kubectl.must("apply", "--server-side", "-f", str(RBAC / "user-roles.yaml"))
@@ -224,15 +224,23 @@ def test_who_may_only_view_selects_nothing_and_sees_the_figures_of_no_nodes(
     kubeconfig = write_kubeconfig(control_plane, token, tmp_path / "kubeconfig")
     with dashboard(kubeconfig, "-n", namespace) as address, visitor(browser) as viewer:
         viewer.page.goto(address)
-        List(control_plane, namespace, viewer.page)
+        listing = List(control_plane, namespace, viewer.page)
 
         def is_listed() -> bool:  # Kubernetes adds the shipped rights to its role a moment later
             viewer.page.reload()
             return viewer.page.locator("tbody tr").count() == len(STATUSES)
 
         eventually(is_listed, timeout=60)
-        expect(viewer.page.get_by_role("checkbox")).to_have_count(0)
         expect(viewer.page.get_by_role("region", name="The cluster")).to_contain_text("0 used")
+        selected = viewer.page.get_by_role("region", name="Selected jobs")
+        listing.box("runs").check()
+        expect(selected.get_by_role("button", name="Compare")).to_be_disabled()
+        listing.box("broken").check()
+        for change in ("Suspend", "Resume", "Delete"):
+            expect(selected.get_by_role("button", name=change)).to_have_count(0)
+        selected.get_by_role("button", name="Compare").click()
+        expect(viewer.page.get_by_role("heading", name="Compare jobs")).to_be_visible()
+        expect(viewer.page.locator("#compared li")).to_have_count(2)
         assert viewer.errors == []
 
 
