@@ -181,7 +181,7 @@ bench-placement: $(READY) ## Placing a gang of 1,000, and a pass over 2,000 wait
 	@$(PY) -m bench.placement
 bench-gang: $(READY) ## How fast gangs start, against kube-scheduler's own
 	@$(PY) -m bench.gang
-bench-dashboard: $(READY) ## The dashboard with 1,000 jobs, in a real browser
+bench-dashboard: $(READY) ## The dashboard with 1,000 jobs and 10,000 that have ended, in a real browser
 	@$(PY) -m bench.dashboard
 bench-kubeflow-v1: $(READY) ## TFJobs of kubeflow.org/v1, against training-operator
 	@$(PY) -m bench.kubeflowv1

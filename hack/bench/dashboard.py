@@ -1,4 +1,4 @@
-"""`make bench-dashboard`: the dashboard with 1,000 jobs and 10,000 pods, in a real browser on a real API server.
+"""`make bench-dashboard`: the dashboard with 1,000 jobs, 10,000 pods and a history, in a real browser and API server.
 
 - `dashboard_first_paint`: the first contentful paint of the list of jobs, as the browser's own performance entry has
   it. Each round is a browser window with an empty cache.
@@ -6,6 +6,7 @@
   rows; the slowest of `CHANGES`.
 - `dashboard_change_seen_100`: the same while 100 browsers have the list open. They are connections that read the
   stream of changes and draw nothing.
+- `dashboard_history_paint`: as the first, of the list of `KEPT` ended jobs in a directory.
 - `dashboard_rss`: resident set of the dashboard's process then.
 
 No controller runs: statuses are written here.
@@ -17,13 +18,17 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from playwright.sync_api import Browser, Page
 
 from bench import usage
@@ -31,11 +36,15 @@ from bench.jobs import PODS, TFJOBS, Object, tfjob
 from bench.report import ROUNDS, Reach, progress, report, size
 from bench.stage import Stage, in_parallel, namespace, stage, unique
 from localcluster.chromium import chromium
+from tfjob_controller.client.history.filesystems import open_filesystem
+from tfjob_controller.client.history.record import Record
+from tfjob_controller.client.history.store import HistoryStore
 
 JOB_COUNT = size(1000, tiny=5)
 PODS_OF_JOB = 10
 BROWSERS = size(100, tiny=2)
 CHANGES = size(20, tiny=2)
+KEPT = size(10_000, tiny=5)
 # As many rows as a page has.
 SHOWN = "job-00"
 _PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -47,14 +56,20 @@ _READ_BYTES = 65_536
 
 def main() -> int:
     """Prints all figures. Returns 1 if one missed its target."""
-    with stage() as ready, namespace(ready.api, unique("bench-dashboard")) as space:
+    with (
+        stage() as ready,
+        namespace(ready.api, unique("bench-dashboard")) as space,
+        tempfile.TemporaryDirectory(prefix="bench-history-") as kept,
+    ):
         _fill(ready, space)
-        with _dashboard(ready, space) as (process, address), chromium(progress) as browser:
+        _keep(Path(kept), space)
+        with _dashboard(ready, space, kept) as (process, address), chromium(progress) as browser:
             page = browser.new_page()
             page.goto(address)
             origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
             listed = f"{origin}/jobs?namespace={space}&text={SHOWN}"
-            ok = _report_paint(browser, page, f"{origin}/jobs?namespace={space}")
+            ok = _report_paint("dashboard_first_paint", browser, page, f"{origin}/jobs?namespace={space}", JOB_COUNT)
+            ok &= _report_paint("dashboard_history_paint", browser, page, f"{origin}/history?namespace={space}", KEPT)
             page.goto(listed)
             page.get_by_text(f"{SHOWN}01").wait_for()
             reach = Reach(max_value=1.0)
@@ -82,6 +97,28 @@ def _fill(ready: Stage, space: str) -> None:
     in_parallel(create, names)
 
 
+def _keep(folder: Path, space: str) -> None:
+    """Writes a history of ended jobs, one a minute."""
+    progress(f"keeping {KEPT} ended jobs")
+    store, last = HistoryStore(open_filesystem(str(folder), os.environ)), datetime.now(UTC)
+    for number in range(KEPT):
+        ended = (last - timedelta(minutes=number)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        manifest = tfjob(f"kept-{number:05d}", PODS_OF_JOB)
+        store.write(
+            Record(
+                api_version=manifest["apiVersion"],
+                kind=manifest["kind"],
+                namespace=space,
+                name=manifest["metadata"]["name"],
+                uid=str(uuid.UUID(int=number)),
+                state="Failed" if number % 7 == 0 else "Succeeded",
+                ended=ended,
+                reason="worker-0 failed: exit code 1" if number % 7 == 0 else "",
+                body=msgspec.Raw(msgspec.json.encode(manifest)),
+            )
+        )
+
+
 def _pod(job: str, index: int) -> Object:
     labels = {"kubeflow.org": "", "tf_job_name": job, "job_type": "WORKER", "task_index": str(index)}
     container = {"name": "tensorflow", "image": "localhost/trainer:1"}
@@ -98,9 +135,10 @@ def _write(ready: Stage, space: str, name: str, reason: str) -> None:
 
 
 @contextmanager
-def _dashboard(ready: Stage, space: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _dashboard(ready: Stage, space: str, kept: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Yields the dashboard's process, and the address that can be opened once."""
-    command = [sys.executable, "-m", "tfjob_controller.kubectl", "dashboard", "--no-browser", "-n", space]
+    program = [sys.executable, "-m", "tfjob_controller.kubectl"]
+    command = [*program, "dashboard", "--no-browser", "-n", space, f"--history={kept}"]
     environment = {**os.environ, "KUBECONFIG": str(ready.kubeconfig)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -109,7 +147,7 @@ def _dashboard(ready: Stage, space: str) -> Iterator[tuple[subprocess.Popen[str]
             process.terminate()
 
 
-def _report_paint(browser: Browser, page: Page, address: str) -> bool:
+def _report_paint(name: str, browser: Browser, page: Page, address: str, jobs: int) -> bool:
     values = []
     for number in range(1, ROUNDS + 1):
         with browser.new_context(storage_state=page.context.storage_state()) as context:
@@ -118,7 +156,7 @@ def _report_paint(browser: Browser, page: Page, address: str) -> bool:
             fresh.locator("tbody tr").first.wait_for()
             values.append(float(fresh.evaluate(_PAINT)))
         progress(f"round {number} of {ROUNDS}: first contentful paint after {values[-1]:.0f} ms")
-    return report("dashboard_first_paint", "ms", values, reach=Reach(max_value=1000.0), jobs=JOB_COUNT)
+    return report(name, "ms", values, reach=Reach(max_value=1000.0), jobs=jobs)
 
 
 def _change_seen(ready: Stage, space: str, page: Page, number: int) -> float:

@@ -46,6 +46,13 @@ FIGURES = {
         "trainjobs_rss": False,
         "first_child_p99": False,
     },
+    "dashboard": {
+        "dashboard_first_paint": False,
+        "dashboard_history_paint": False,
+        "dashboard_change_seen": False,
+        "dashboard_change_seen_100": False,
+        "dashboard_rss": False,
+    },
     "kubeflowv1": {
         "v1_pods_exist": True,
         "v1_pods_exist_bare": True,
@@ -99,7 +106,7 @@ def test_a_bench_with_control_planes_of_its_own_says_its_figures(name: str) -> N
 
 @pytest.mark.long
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["sync", "create"])
+@pytest.mark.parametrize("name", ["sync", "create", "dashboard"])
 def test_a_bench_on_a_cluster_says_its_figures(name: str, spare_control_plane: Cluster) -> None:
     """Not on that of all tests: another's controller for all namespaces would make children of these jobs too."""
     check(lines_of(name, spare_control_plane.kubeconfig), FIGURES[name])
