@@ -41,15 +41,16 @@ METRICS = ("loss", "accuracy", "lr", "throughput", "step")
 TRAINS = """
 import math, random, time
 for step in range(1, {steps} + 1):
-    loss = 0.21 + 2.3 * math.exp(-step / 160) + 0.09 * random.random() * math.exp(-step / 600)
+    loss = 0.21 + 2.3 * math.exp(-step / {rate}) + 0.09 * random.random() * math.exp(-step / 600)
     lr = 3e-4 * min(1, step / 60) * (0.55 + 0.45 * math.cos(min(1, step / 900) * math.pi))
     speed = 1480 + 40 * random.random() - 260 * (step % 97 == 0)
     values = f"loss={{loss:.4f}} accuracy={{1 - loss / 3:.4f}} lr={{lr:.2e}} throughput={{speed:.0f}}"
     print(f"step={{step}} {{values}}", flush=True)
     time.sleep({pause})
 """
-FOREVER = TRAINS.format(steps=1_000_000, pause=0.5)
-BRIEFLY = TRAINS.format(steps=40, pause=0.1)
+FOREVER = TRAINS.format(steps=1_000_000, pause=0.5, rate=160)
+FASTER = TRAINS.format(steps=1_000_000, pause=0.5, rate=90)
+BRIEFLY = TRAINS.format(steps=40, pause=0.1, rate=160)
 LOSES_ITS_DATA = "import time\nprint('reading /data/train.csv', flush=True)\ntime.sleep(2)\nopen('/data/train.csv')"
 # Exit code 137 is that of a program that was killed, so that it is tried again.
 IS_KILLED = "import sys, time\nprint('step=1 loss=2.3', flush=True)\ntime.sleep(5)\nsys.exit(137)"
@@ -98,7 +99,7 @@ def jobs() -> list[Object]:
         trainjob(VISION, "resnet50-imagenet", FOREVER, numNodes=2),
         tfjob(VISION, "mnist", FOREVER, workers=2),
         trainjob(LANGUAGE, FIRST_GANG, FOREVER, numNodes=2, gang=gang, gpus=1),
-        trainjob(LANGUAGE, "bert-elastic", FOREVER, numNodes=1, framework="torch", elasticPolicy=bounds),
+        trainjob(LANGUAGE, "bert-elastic", FASTER, numNodes=1, framework="torch", elasticPolicy=bounds),
         trainjob(VISION, "vit-baseline", BRIEFLY),
         tfjob(LANGUAGE, "wide-and-deep", BRIEFLY, workers=1),
         trainjob(LANGUAGE, "tokenizer-ablation", LOSES_ITS_DATA),

@@ -28,6 +28,8 @@ from localcluster import stack
 from localcluster.chromium import chromium
 
 NAMESPACE, NAME = "language", "llama-finetune"
+JOB = f"/jobs/{NAMESPACE}/trainjob/{NAME}"
+COMPARISON = f"/compare?job=trainjob/{NAMESPACE}/{NAME}&job=trainjob/language/bert-elastic"
 # The number of steps of that job after which its charts show something, and how long they may take.
 STEPS, TIMEOUT_SECONDS = 400, 900
 DESK, PHONE = 1280, 400
@@ -36,8 +38,9 @@ DESK, PHONE = 1280, 400
 PICTURES: tuple[tuple[str, int, int, Literal["light", "dark"], str, str], ...] = (
     ("dashboard-jobs", DESK, 900, "light", "/jobs?namespace=", ".spark"),
     ("dashboard-jobs-phone", PHONE, 860, "dark", "/jobs?namespace=", ".spark"),
-    ("dashboard-job", DESK, 1000, "light", f"/jobs/{NAMESPACE}/trainjob/{NAME}", "canvas"),
-    ("dashboard-job-dark", DESK, 1000, "dark", f"/jobs/{NAMESPACE}/trainjob/{NAME}", "canvas"),
+    ("dashboard-job", DESK, 1000, "light", JOB, "canvas"),
+    ("dashboard-job-dark", DESK, 1000, "dark", JOB, "canvas"),
+    ("dashboard-compare", DESK, 900, "light", COMPARISON, "canvas"),
     ("dashboard-new", DESK, 900, "light", f"/new?from=TrainJob/{NAMESPACE}/{NAME}", "#new-yaml"),
     ("dashboard-queue", DESK, 640, "light", "/queue?namespace=", "td"),
     ("dashboard-cluster", DESK, 520, "light", "/cluster?namespace=", ".usage"),
@@ -62,7 +65,7 @@ def _picture(screen: Screen, folder: Path) -> bool:
         screen.step(f"waiting for step {STEPS} of {NAME}")
         wait(lambda: _has_steps(stage), TIMEOUT_SECONDS, f"{NAME} to reach step {STEPS}")
         with _served(stage.kubectl.kubeconfig) as address, chromium(screen.detail) as browser:
-            page = browser.new_page(device_scale_factor=2)
+            page = browser.new_page(device_scale_factor=1.5)
             page.goto(address)
             _take(page, address, folder, screen)
     return True
