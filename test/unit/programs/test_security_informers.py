@@ -246,6 +246,7 @@ ROWS = [
     Row("dashboard", "TrainJob", TRAINJOB.resource.path(), {}),
     # Kinds of v1 differ only in names.
     Row("dashboard", "TFJob", f"{V1_PATH}/pytorchjobs", {}),
+    Row("dashboard", "Pod", "/api/v1/pods", V1_CHILD, V1_OWNER),
     Row("dashboard's page of a job", "Pod", "/api/v1/namespaces/team/pods", CHILD, JOB_OWNER),
     Row("dashboard's page of a job", "TrainJob", TRAINJOB.resource.path("team"), {}),
 ]
@@ -273,6 +274,7 @@ def test_no_other_module_makes_informers() -> None:
     assert makers == {
         "controller/caches.py",
         "dashboard/feeds.py",
+        "dashboard/waitingpods.py",
         "gangscheduler/provisioning/provisioner.py",
         "gangscheduler/state/informers.py",
         "kinds/kubeflowv1/kind.py",
