@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from tfjob_controller.kube.names import name_violation, namespace_violation
 
 # Jobs of one request. A page of the list has as many.
 MAX_JOBS = 100
+MAX_SECONDS = 30.0
 _CHANGES: Mapping[str, Callable[[Job], object]] = {"suspend": Job.suspend, "resume": Job.resume, "delete": Job.delete}
 _PAST = {"suspend": "Suspended", "resume": "Resumed", "delete": "Deleted"}
 
@@ -51,13 +53,13 @@ async def change_jobs(request: Request) -> Response:
         if action not in _CHANGES:
             raise ClientError(f"there is no action {action[:40]!r}")
         jobs = chosen_jobs((await sent_fields(request)).get("jobs", ""))
-        refusals = await rendering.read(request, lambda: list(_refusals(user, action, jobs)))
+        refused = await rendering.read(request, lambda: list(refusals(user, _CHANGES[action], jobs)))
     except (ApiError, ClientError) as error:
         return rendering.page(request, "change_problem.html", message=rendering.message_of(error, user.origin))
-    refused = {refusal.job for refusal in refusals}
-    changed = [job for job in jobs if job not in refused]
+    unchanged = {refusal.job for refusal in refused}
+    changed = [job for job in jobs if job not in unchanged]
     return rendering.page(
-        request, "jobs_changed.html", past=_PAST[action], action=action, changed=changed, refusals=refusals
+        request, "jobs_changed.html", past=_PAST[action], action=action, changed=changed, refusals=refused
     )
 
 
@@ -81,12 +83,30 @@ def _chosen(line: str) -> ChosenJob:
     return ChosenJob(namespace, kind, name, uid)
 
 
-def _refusals(user: User, action: str, jobs: Sequence[ChosenJob]) -> Iterator[Refusal]:
+def refusals(
+    user: User,
+    change: Callable[[Job], object],
+    jobs: Sequence[ChosenJob],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Refusal]:
+    """Changes the jobs one after the other; yields those that are not changed.
+
+    The rest is not tried after an error of the API server that may pass, or after `MAX_SECONDS`: a browser waits.
+    """
+    deadline, why = monotonic() + MAX_SECONDS, ""
     for chosen in jobs:
+        if not why and monotonic() >= deadline:
+            why = f"the jobs before it took {MAX_SECONDS:.0f} seconds"
+        if why:
+            yield Refusal(chosen, f"not tried: {why}")
+            continue
         try:
             job = user.client.job(chosen.name, chosen.kind, chosen.namespace)
             if job.uid != chosen.uid:
                 raise ClientError("it was deleted, and another job has its name: load the page")
-            _CHANGES[action](job)
+            change(job)
         except (ApiError, ClientError) as error:
-            yield Refusal(chosen, rendering.message_of(error, user.origin))
+            message = rendering.message_of(error, user.origin)
+            if rendering.is_temporary(error):
+                why = message
+            yield Refusal(chosen, message)
