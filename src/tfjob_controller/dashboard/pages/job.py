@@ -15,12 +15,12 @@ from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
-from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
+from tfjob_controller.dashboard.feeds import JobView, JobWatch, WatchedJob
 from tfjob_controller.dashboard.manifesttext import manifest_text
 from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logged_series
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
-from tfjob_controller.dashboard.pages.jobview import parts_of, seen_job, view_of
+from tfjob_controller.dashboard.pages.jobview import parts_of, view_of
 from tfjob_controller.dashboard.pages.logstream import LogChoice, check_log, log_file, stream_log
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
@@ -40,8 +40,8 @@ async def job_page(request: Request) -> Response:
         manifest = _manifest_reader(request)
         async with rendering.services(request).feeds.job(user, watched) as watch:
             view = (await rendering.read(request, lambda: _content(watch, user, lambda: job, manifest))).html
+            replicas = watch.last_content.replicas
         allowed = await rendering.read(request, lambda: _allowed_actions(user, job))
-        replicas = await rendering.read(request, lambda: _replicas(user, job))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     head, details = parts_of(view)
@@ -188,11 +188,6 @@ def _watched(user: User, job: Job) -> WatchedJob:
     return watched if user.may("watch", PODS, job.namespace) else replace(watched, child_selector="")
 
 
-def _replicas(user: User, job: Job) -> list[str]:
-    """The replicas whose logs can be chosen, the chief first."""
-    return [replica.replica for replica in seen_job(user, job).description.replicas]
-
-
 def _same_job(request: Request, known: WatchedJob) -> Job:
     """The job as it is now. Raises `ApiError` and `ClientError`."""
     try:
@@ -208,15 +203,15 @@ def _same_job(request: Request, known: WatchedJob) -> Job:
 
 def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Callable[[Job], str]) -> rendering.Content:
     """What the page shows of the job, and why it may be old."""
-    problems, view = watch.problems, ""
+    problems, view = watch.problems, JobView()
     try:
         view = watch.content(lambda: view_of(user, read(), manifest, watch.use))
     except (ApiError, ClientError) as error:
-        if not (rendering.is_temporary(error) and watch.last_content):
+        if not (rendering.is_temporary(error) and watch.last_content.html):
             raise
         problems = [rendering.message_of(error, user.origin)]
     notice = rendering.render("notice.html", notice=rendering.stale_notice(problems))
-    return rendering.Content(notice + (view or watch.last_content), is_complete=bool(view))
+    return rendering.Content(notice + (view.html or watch.last_content.html), is_complete=bool(view.html))
 
 
 def _manifest_reader(request: Request) -> Callable[[Job], str]:
