@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
 from tfjob_controller.dashboard.feeds import JobView, JobWatch, WatchedJob
 from tfjob_controller.dashboard.manifesttext import manifest_text
@@ -52,7 +51,7 @@ async def job_events(request: Request) -> Response | EventStream:
     """What the page shows of the job, again after each change; why it cannot be read while the API server is away."""
     user, first = rendering.user_of(request), None
     try:
-        first = await rendering.read(request, lambda: _watched(user, _job(request)))
+        first = await rendering.read(request, lambda: _watched(user, rendering.job_of(request)))
     except (ApiError, ClientError) as error:
         if not rendering.is_temporary(error):
             return rendering.problem_page(request, error, user.origin)
@@ -61,7 +60,7 @@ async def job_events(request: Request) -> Response | EventStream:
         job = first
         while job is None:
             try:
-                job = await rendering.read(request, lambda: _watched(user, _job(request)))
+                job = await rendering.read(request, lambda: _watched(user, rendering.job_of(request)))
             except (ApiError, ClientError) as error:
                 yield rendering.event("job", rendering.problem(error, user.origin))
                 await asyncio.sleep(rendering.CHECK_SECONDS)
@@ -79,7 +78,7 @@ async def log_events(request: Request) -> Response | EventStream:
     """The lines of a container's log as they are printed."""
     user = rendering.user_of(request)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     lines = stream_log(request, job, LogChoice.of(request.query_params))
@@ -90,7 +89,7 @@ async def log_download(request: Request) -> Response | EventStream:
     """A container's log as a file, without its colours being changed."""
     user, choice = rendering.user_of(request), LogChoice.of(request.query_params)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
         await rendering.read(request, lambda: check_log(job, choice))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
@@ -117,7 +116,7 @@ async def change(request: Request) -> Response:
     action = request.path_params["action"]
     form = await sent_fields(request)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
         if form.get("uid") != job.uid:
             raise ClientError(f"{job.namespace}/{job.name} was deleted, and another job has its name: load the page")
         await rendering.read(request, _change_of(action, job, form))
@@ -155,12 +154,6 @@ def _logged(job: Job) -> Sequence[MetricSeries]:
         return ()
 
 
-def _job(request: Request) -> Job:
-    parameters, user = request.path_params, rendering.user_of(request)
-    kinds_named(parameters["kind"])
-    return user.client.job(parameters["name"], parameters["kind"], parameters["namespace"])
-
-
 def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     """What this person may do; other buttons are not shown."""
     kind, ended = job.snapshot.kind, job.snapshot.has_ended
@@ -178,7 +171,7 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
 
 
 def _found(request: Request, user: User) -> tuple[Job, WatchedJob]:
-    job = _job(request)
+    job = rendering.job_of(request)
     return job, _watched(user, job)
 
 
@@ -191,7 +184,7 @@ def _watched(user: User, job: Job) -> WatchedJob:
 def _same_job(request: Request, known: WatchedJob) -> Job:
     """The job as it is now. Raises `ApiError` and `ClientError`."""
     try:
-        job = _job(request)
+        job = rendering.job_of(request)
     except ClientError as error:
         if (refused := error.api_error) is None or not refused.is_not_found or refused.reason != NOT_FOUND_REASON:
             raise

@@ -11,12 +11,11 @@ from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.dashboard.jobreference import job_reference
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.names import name_violation, namespace_violation
 
 # Jobs of one request. A page of the list has as many.
 MAX_JOBS = 100
@@ -76,11 +75,11 @@ def _chosen(line: str) -> ChosenJob:
     if len(parts) != len(ChosenJob.__slots__):
         raise ClientError(f"jobs: not NAMESPACE/KIND/NAME/UID: {line[:80]!r}")
     namespace, kind, name, uid = parts
-    # They become parts of API paths.
-    if violation := namespace_violation(namespace) or name_violation(name):
-        raise ClientError(f"jobs: a namespace or name of {line[:80]!r} {violation}")
-    kinds_named(kind)
-    return ChosenJob(namespace, kind, name, uid)
+    try:
+        named = job_reference(f"{kind}/{namespace}/{name}")
+    except ClientError as error:
+        raise ClientError(f"jobs: {error}") from None
+    return ChosenJob(named.namespace, named.kind, named.name, uid)
 
 
 def refusals(
