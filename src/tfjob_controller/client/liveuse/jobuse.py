@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tfjob_controller.api.common.cluster import FINISHED_PHASES, ScheduledPod
@@ -30,6 +30,7 @@ from tfjob_controller.jobs.naming import (
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 _GPU_DOMAIN = "nvidia.com/"
 _LABELS = (*GANG_LABELS, JOB_TYPE, TASK_INDEX, REPLICA_TYPE_LABEL, REPLICA_INDEX_LABEL)
@@ -115,11 +116,8 @@ def unused_gpus(replicas: Sequence[ReplicaUse], oldest: datetime | None = None) 
 
 def is_before(moment: str, limit: datetime) -> bool:
     """Whether a time of the API server is known and not after another one."""
-    try:
-        parsed = datetime.fromisoformat(moment)
-    except ValueError:
-        return False
-    return parsed.replace(tzinfo=parsed.tzinfo or UTC) <= limit
+    parsed = parse_time_or_none(moment)
+    return parsed is not None and parsed <= limit
 
 
 def _is_of(pod: ScheduledPod, seen: Snapshot) -> bool:
