@@ -125,7 +125,7 @@ def _holdings(usage: ClusterUsage) -> Mapping[str, Sequence[HoldingText]]:
     for holding in usage.holdings:
         by_node.setdefault(holding.node, []).append(holding)
     return {
-        node: [_holding_text(holding) for holding in sorted(holdings, key=lambda each: -_devices(each))]
+        node: [_holding_text(holding) for holding in sorted(holdings, key=lambda holding: -_devices(holding))]
         for node, holdings in by_node.items()
     }
 

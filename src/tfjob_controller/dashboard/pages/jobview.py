@@ -102,7 +102,9 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse)
         has_ended=job.snapshot.has_ended,
         chart=chart,
         table=replica_table(description, chart),
-        containers={role: asdict(found) for role, found in containers_of(case, _programs(job.snapshot.job)).items()},
+        containers={
+            role: asdict(containers) for role, containers in containers_of(case, _programs(job.snapshot.job)).items()
+        },
         events=events,
         warnings=warnings,
         warning_count=sum(event.count for event in warnings),
@@ -154,4 +156,4 @@ def _programs(job: AnyJob) -> dict[str, str]:
     kind = kind_of(job)
     plan = kind.plan_of(job) if kind.problem_of(job) is None else None
     plans = (plan, *plan.steps) if plan is not None else ()
-    return {role.name: role.container for each in plans for role in each.replicas.roles}
+    return {role.name: role.container for step in plans for role in step.replicas.roles}
