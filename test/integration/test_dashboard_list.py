@@ -241,6 +241,10 @@ def test_who_may_only_view_compares_jobs_and_sees_the_figures_of_no_nodes(
         selected.get_by_role("button", name="Compare").click()
         expect(viewer.page.get_by_role("heading", name="Compare jobs")).to_be_visible()
         expect(viewer.page.locator("#compared li")).to_have_count(2)
+        # Links keep the namespace that was chosen.
+        expect(viewer.page.get_by_role("link", name="Queue", exact=True)).to_have_attribute(
+            "href", f"/queue?namespace={namespace}"
+        )
         assert viewer.errors == []
 
 

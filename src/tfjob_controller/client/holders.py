@@ -150,7 +150,9 @@ def _selection(gang: Gang, capacity: HeldCapacity) -> Callable[[Holding], bool]:
     if capacity.nodes is None:
         return lambda holding: True
     filters = {node_filter_of(member) for member in gang.spec.members}
-    suitable = {node.metadata.name for node in capacity.nodes if any(not each.rejection(node) for each in filters)}
+    suitable = {
+        node.metadata.name for node in capacity.nodes if any(not node_filter.rejection(node) for node_filter in filters)
+    }
     return lambda holding: holding.node in suitable
 
 
@@ -179,7 +181,7 @@ def _held(resource: str, capacity: HeldCapacity, may_hold: Callable[[Holding], b
         _holder(key, quantity_of(resource, total), total, since[key], capacity.times, now)
         for key, total in totals.items()
     ]
-    return sorted(held, key=lambda each: (-each.amount, each.holder.namespace, each.holder.job))
+    return sorted(held, key=lambda share: (-share.amount, share.holder.namespace, share.holder.job))
 
 
 def _holder(
@@ -237,7 +239,7 @@ def _lack(missing: Missing, amounts: tuple[int, int], held: Sequence[_Held], oth
         missing.available or "0",
         quantity_of(resource, max(0, requested - available)),
         round(min(100.0, 100 * available / requested), 1) if requested > 0 else 100.0,
-        [each.holder for each in held[:MAX_HOLDERS]],
+        [share.holder for share in held[:MAX_HOLDERS]],
         max(0, len(held) - MAX_HOLDERS),
         quantity_of(resource, others) if others > 0 else "",
     )
@@ -248,12 +250,12 @@ def _start(resource: str, lacking: int, held: Sequence[_Held], *, is_partial: bo
     if lacking <= 0:
         return Start(unknown=f"enough {resource} is free in total, but not on the nodes where the pods would fit")
     freed, basis = 0, LIMIT
-    for each in sorted((each for each in held if each.end is not None), key=lambda each: each.holder.ends):
-        freed += each.amount
-        basis = ESTIMATE if each.holder.basis == ESTIMATE else basis
+    for share in sorted((share for share in held if share.end is not None), key=lambda share: share.holder.ends):
+        freed += share.amount
+        basis = ESTIMATE if share.holder.basis == ESTIMATE else basis
         if freed >= lacking:
-            return Start(each.holder.ends, basis)
-    endless = [each.holder for each in held if each.end is None]
+            return Start(share.holder.ends, basis)
+    endless = [share.holder for share in held if share.end is None]
     if endless:
         return Start(unknown=_endless_text(endless))
     if is_partial:

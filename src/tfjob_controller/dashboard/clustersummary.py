@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfjob_controller.api.common.accelerators import is_accelerator
-from tfjob_controller.api.common.quantity import CPU, amount_from
+from tfjob_controller.api.common.quantity import CPU, amount_from, rounded_quantity
 from tfjob_controller.client.gangqueue import GangQueue, WaitingGang
 from tfjob_controller.client.usage import ClusterUsage, NodeUsage
 
@@ -32,7 +32,7 @@ class ResourceSummary:
         return round(100 * amount / self.total, 1) if self.total else 0.0
 
     def text(self, amount: int) -> str:
-        return f"{amount / 1000:.3g}" if self.name == CPU else str(amount)
+        return rounded_quantity(self.name, amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,6 +273,14 @@ class WatchedJob:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What the page of a job shows: its head and details as one text, and the names of its replicas, chief first."""
+
+    html: str = ""
+    replicas: Sequence[str] = ()
+
+
 class JobWatch:
     """Wakes the readers of one job's page: its object or one of its pods has changed. Thread-safe.
 
@@ -296,7 +304,7 @@ class JobWatch:
         self._informers = informers
         self._group = InformerGroup(informers, clock)
         self._lock = threading.Lock()
-        self._read: tuple[int, str] | None = None
+        self._read: tuple[int, JobView] | None = None
 
     def start(self) -> None:
         self._group.start()
@@ -328,7 +336,7 @@ class JobWatch:
         self.reported.record(obj.metrics, self._clock.now().timestamp())
         self.changes.notify()
 
-    def content(self, read: Callable[[], str]) -> str:
+    def content(self, read: Callable[[], JobView]) -> JobView:
         """The result of `read` for the present version; other readers of the same version wait for it."""
         with self._lock:
             version = self.changes.version
@@ -337,10 +345,10 @@ class JobWatch:
             return self._read[1]
 
     @property
-    def last_content(self) -> str:
+    def last_content(self) -> JobView:
         """The last result of `content`, which may be old; empty before there is one."""
         read = self._read
-        return read[1] if read is not None else ""
+        return read[1] if read is not None else JobView()
 
 
 def _problems(informers: Iterable[Informer[Any]]) -> list[str]:

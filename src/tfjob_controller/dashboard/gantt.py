@@ -190,12 +190,15 @@ def _chart(
     def share(moment: datetime) -> float:
         return round(100 * (moment - begin).total_seconds() / seconds, 2)
 
-    def marks(found: Iterable[_Moment]) -> list[Mark]:
+    def marks(moments_of_row: Iterable[_Moment]) -> list[Mark]:
         """The newest of those within the chart, one of each kind and second."""
-        known = (each for each in found if begin <= each.time <= end + _CLOCK_SKEW)
-        by_second = {(each.kind, int(each.time.timestamp())): each for each in known}
-        newest = sorted(by_second.values(), key=lambda each: each.time)[-MAX_MARKS:]
-        return [Mark(each.kind, min(100.0, share(each.time)), each.text, format_time(each.time)) for each in newest]
+        known = (moment for moment in moments_of_row if begin <= moment.time <= end + _CLOCK_SKEW)
+        by_second = {(moment.kind, int(moment.time.timestamp())): moment for moment in known}
+        newest = sorted(by_second.values(), key=lambda moment: moment.time)[-MAX_MARKS:]
+        return [
+            Mark(moment.kind, min(100.0, share(moment.time)), moment.text, format_time(moment.time))
+            for moment in newest
+        ]
 
     rows = [
         ReplicaBars(
@@ -244,11 +247,13 @@ def _with_pauses(spans: Sequence[_Span], case: Diagnostics, end: datetime) -> li
         if event.get("reason") in (reasons.SUSPENDED, reasons.RESUMED)
         and (moment := parse_time_or_none(event_time(event)))
     ]
-    is_restarting = any(each.type == RESTARTING and each.status == "True" for each in case.seen.conditions)
+    is_restarting = any(
+        condition.type == RESTARTING and condition.status == "True" for condition in case.seen.conditions
+    )
     ordered = sorted(spans, key=_start)
     pauses = []
-    for span in (each for each in ordered if each.phase == EARLIER and has_restarted):
-        following = [each.start for each in ordered if each.start > span.start]
+    for span in (span for span in ordered if span.phase == EARLIER and has_restarted):
+        following = [other.start for other in ordered if other.start > span.start]
         until = min(following, default=end if is_restarting else span.end)
         if until > span.end and not any(span.end <= stop <= until for stop in stops):
             pauses.append(_Span(BLOCKED, span.end, until, "waits before it is started again"))
@@ -271,13 +276,15 @@ def _evictions(pod: Object) -> Iterator[_Moment]:
 
 def _moments_of_job(case: Diagnostics) -> Iterator[_Moment]:
     status, uid = status_of(case.seen.job), case.seen.metadata.uid
-    found: list[tuple[str, str | None, str]] = []
+    entries: list[tuple[str, str | None, str]] = []
     if (checkpoint := status.checkpoint) is not None:
-        found.append((CHECKPOINT, checkpoint.time, f"saved {named(checkpoint)}"))
+        entries.append((CHECKPOINT, checkpoint.time, f"saved {named(checkpoint)}"))
         if (restored := checkpoint.restored) is not None:
-            found.append((CHECKPOINT, restored.time, f"training {restored_text(restored)}"))
-    found += [(RESIZE, gang.get("status", {}).get("lastResizeTime"), "the gang was resized") for gang in case.gangs[:1]]
-    found += [
+            entries.append((CHECKPOINT, restored.time, f"training {restored_text(restored)}"))
+    entries += [
+        (RESIZE, gang.get("status", {}).get("lastResizeTime"), "the gang was resized") for gang in case.gangs[:1]
+    ]
+    entries += [
         (kind, condition.last_transition_time, condition.message)
         for condition in case.seen.conditions
         if condition.status == "True" and (kind := _MARK_OF_REASON.get(condition.type))
@@ -285,10 +292,10 @@ def _moments_of_job(case: Diagnostics) -> Iterator[_Moment]:
     for event in case.events:
         kind = _MARK_OF_REASON.get(event.get("reason", ""))
         if kind and (event.get("involvedObject") or {}).get("uid") == uid:
-            found += [
+            entries += [
                 (kind, time, event.get("message", "")) for time in (event_time(event), event.get("lastTimestamp"))
             ]
-    for kind, text_of_time, text in found:
+    for kind, text_of_time, text in entries:
         if (time := parse_time_or_none(text_of_time)) is not None:
             yield _Moment(kind, time, shortened(text))
 

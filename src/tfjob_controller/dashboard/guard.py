@@ -45,7 +45,7 @@ _NOT_SERVED = (
     "This dashboard is not served under the host name of this request: open it as localhost, or add the name, and its "
     "port if the address has one, to the flag --hosts of the dashboard."
 )
-_PAGE = re.compile(r"/(?:jobs|new|queue|cluster|compare|history)(?:[/?][!-\[\]-~]*)?")
+_PAGE = re.compile(r"/(?:jobs|new|queue|cluster|compare|history|use)(?:[/?][!-\[\]-~]*)?")
 _MAX_TARGET = 2000
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "

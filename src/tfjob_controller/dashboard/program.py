@@ -1,4 +1,4 @@
-"""The program `tfjob-controller dashboard`: one dashboard for many people, without rights of its own."""
+"""The program `tfjob-controller dashboard`: one dashboard for many people, without credentials for the API server."""
 
 from __future__ import annotations
 

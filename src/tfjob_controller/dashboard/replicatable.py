@@ -94,20 +94,20 @@ def _former(name: str) -> ReplicaRow:
 
 def containers_of(case: Diagnostics, programs: Mapping[str, str]) -> dict[str, Containers]:
     """The containers of the first pod of each role; `programs` has the name of the one that trains."""
-    found: dict[str, Containers] = {}
+    by_role: dict[str, Containers] = {}
     for pod in case.pods:
         role = kind_of(replica_of(pod))
-        if role and role not in found:
-            found[role] = _containers(pod.get("spec", {}), programs.get(role, ""))
-    return found
+        if role and role not in by_role:
+            by_role[role] = _containers(pod.get("spec", {}), programs.get(role, ""))
+    return by_role
 
 
 def _containers(spec: Object, program: str) -> Containers:
     init = (spec.get("initContainers") or ())[:MAX_CONTAINERS]
-    others = [each["name"] for each in spec.get("containers") or ()][:MAX_CONTAINERS]
+    others = [container["name"] for container in spec.get("containers") or ()][:MAX_CONTAINERS]
     program = program if program in others else next(iter(others), "")
-    native = [each["name"] for each in init if each.get("restartPolicy") == "Always"]
+    native = [container["name"] for container in init if container.get("restartPolicy") == "Always"]
     return Containers(
-        [each["name"] for each in init if each["name"] not in native],
+        [container["name"] for container in init if container["name"] not in native],
         [*native, *(name for name in others if name != program)],
     )

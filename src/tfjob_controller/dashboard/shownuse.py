@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tfjob_controller.api.common.quantity import CPU, MEMORY, rounded_quantity
 from tfjob_controller.client.liveuse.gpus import IDLE_MINUTES
 from tfjob_controller.client.liveuse.jobuse import JobUse, ReplicaUse
 
 _MAX_ROWS = 100
-_GIBIBYTE, _MEBIBYTE = 2**30, 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class _Column:
 
 
 def _cpu(replica: ReplicaUse) -> UsageCell:
-    return _cell(replica.cpu_used, replica.cpu_requested, _cores)
+    return _cell(CPU, replica.cpu_used, replica.cpu_requested)
 
 
 def _memory(replica: ReplicaUse) -> UsageCell:
-    return _cell(replica.memory_used, replica.memory_requested, _bytes)
+    return _cell(MEMORY, replica.memory_used, replica.memory_requested)
 
 
 def _gpu(replica: ReplicaUse) -> UsageCell:
@@ -79,7 +79,7 @@ def _gpu(replica: ReplicaUse) -> UsageCell:
 def _gpu_memory(replica: ReplicaUse) -> UsageCell:
     if replica.gpu is None:
         return UsageCell()
-    return _cell(replica.gpu.memory_used, replica.gpu.memory_total or 0, _bytes)
+    return _cell(MEMORY, replica.gpu.memory_used, replica.gpu.memory_total or 0)
 
 
 _COLUMNS = (
@@ -90,19 +90,10 @@ _COLUMNS = (
 )
 
 
-def _cell(used: int | None, most: int, text: Callable[[int], str]) -> UsageCell:
+def _cell(resource: str, used: int | None, most: int) -> UsageCell:
     if used is None:
         return UsageCell()
     if not most:
-        return UsageCell(text(used))
-    return UsageCell(f"{text(used)} of {text(most)}", round(min(100.0, 100 * used / most), 1))
-
-
-def _cores(milli: int) -> str:
-    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
-
-
-def _bytes(amount: int) -> str:
-    if amount >= _GIBIBYTE:
-        return f"{amount / _GIBIBYTE:.1f}Gi"
-    return f"{amount / _MEBIBYTE:.0f}Mi"
+        return UsageCell(rounded_quantity(resource, used))
+    text = f"{rounded_quantity(resource, used)} of {rounded_quantity(resource, most)}"
+    return UsageCell(text, round(min(100.0, 100 * used / most), 1))

@@ -132,6 +132,7 @@ def test_a_current_address_that_is_none_leads_to_the_login_alone(site: Site, add
 def test_nobody_is_led_to_another_site_after_a_login(target: str) -> None:
     assert not is_page(target)
     assert is_page("/jobs/ns/tfjob/train?text=a%20b")
+    assert is_page("/use/ns/tfjob/train")
     assert is_page("/compare?job=tfjob%2Fns%2Ftrain&job=tfjob/ns/other")
     assert not is_page("/jobs?" + "x" * 3000)
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
-from tfjob_controller.dashboard.pages.logstream import MAX_LINE, LogChoice, file_pieces, line_html
+from helpers.answering import Answering, Request
+from helpers.fakeclock import FakeClock
+from tfjob_controller.client.logs import LogOptions
+from tfjob_controller.dashboard.pages.logstream import (
+    MAX_LINE,
+    LogChoice,
+    LogPump,
+    PumpEnd,
+    file_pieces,
+    line_html,
+)
+from tfjob_controller.dashboard.users import User
 
 
 @pytest.mark.parametrize(
@@ -54,3 +68,28 @@ def test_the_name_of_a_file_is_safe_in_a_header(choice: LogChoice, name: str) ->
 def test_a_choice_is_bounded() -> None:
     choice = LogChoice.of({"replica": "r" * 1000, "container": "c" * 1000, "previous": "yes"})
     assert (len(choice.replica), len(choice.container), choice.is_previous) == (100, 63, False)
+
+
+class FaultyRequester(Answering):
+    """Has one TFJob; the second request meets a fault that nobody expects."""
+
+    def answer(self, request: Request) -> bytes:
+        if len(self.sent) > 1:
+            raise ValueError("not foreseen")
+        return json.dumps({"metadata": {"name": "train", "namespace": "team", "uid": "u1"}}).encode()
+
+
+def test_a_log_ends_with_a_sentence_after_an_unexpected_error() -> None:
+    async def read() -> PumpEnd | None:
+        user = User("me", FaultyRequester(), "team", "there", FakeClock())
+        job = user.client.job("train", "trainjob")
+        pump: LogPump[bytes] = LogPump(user, job, LogOptions(), lambda lines: lines, lambda text: None, 10)
+        pump.start()
+        try:
+            return (await pump.take(10.0))[1]
+        finally:
+            pump.stop()
+
+    end = asyncio.run(read())
+    assert end is not None
+    assert end.problem.startswith("The log cannot be read")

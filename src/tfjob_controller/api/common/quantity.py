@@ -71,6 +71,15 @@ def quantity_of(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def rounded_quantity(resource: str, amount: int) -> str:
+    """An amount for people, rounded: `0.25`, `11.4Gi`, `300Mi`; those that are neither CPUs nor bytes are exact."""
+    if resource == CPU:
+        return f"{amount / 1000:.2f}".rstrip("0").rstrip(".")
+    if is_bytes(resource):
+        return f"{amount / 2**30:.1f}Gi" if amount >= 2**30 else f"{amount / 2**20:.0f}Mi"
+    return quantity_of(resource, amount)
+
+
 def is_bytes(resource: str) -> bool:
     """Whether the resource is counted in bytes."""
     return resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith("hugepages-")

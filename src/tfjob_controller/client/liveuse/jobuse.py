@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tfjob_controller.api.common.cluster import FINISHED_PHASES, ScheduledPod
@@ -30,6 +30,7 @@ from tfjob_controller.jobs.naming import (
 from tfjob_controller.kube.client import ResourceClient
 from tfjob_controller.kube.meta import controller_of
 from tfjob_controller.kube.requester import Requester
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 _GPU_DOMAIN = "nvidia.com/"
 _LABELS = (*GANG_LABELS, JOB_TYPE, TASK_INDEX, REPLICA_TYPE_LABEL, REPLICA_INDEX_LABEL)
@@ -67,35 +68,35 @@ class JobUse:
     unused_gpus: int = 0
 
 
-def read_job_use(requester: Requester, seen: Snapshot, now: datetime, prometheus: Queries | None = None) -> JobUse:
+def read_job_use(requester: Requester, snapshot: Snapshot, now: datetime, prometheus: Queries | None = None) -> JobUse:
     """Reads the use of a job. Raises `ApiError` if the pods cannot be read."""
-    selector = seen.kind.child_selector(seen.job)
+    selector = snapshot.kind.child_selector(snapshot.job)
     if not selector:
         return JobUse()
-    namespace = seen.metadata.namespace
+    namespace = snapshot.metadata.namespace
     pods = ResourceClient(requester, _PODS, **_PATIENCE).list(namespace, selector)
     replicas = [
         _replica(pod)
         for pod in pods
-        if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES and _is_of(pod, seen)
+        if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES and _is_of(pod, snapshot)
     ]
     replicas.sort(key=lambda replica: (kind_of(replica.replica), index_of(replica.replica) or 0, replica.pod))
     if not replicas:
         return JobUse()
     usage = pod_usage(requester, namespace, selector)
-    for number, each in enumerate(replicas):
-        cpu, memory = usage.get((namespace, each.pod), (None, None))
-        replicas[number] = replace(each, cpu_used=cpu, memory_used=memory)
-    with_gpus = [each.pod for each in replicas if each.gpus_requested]
+    for number, replica in enumerate(replicas):
+        cpu, memory = usage.get((namespace, replica.pod), (None, None))
+        replicas[number] = replace(replica, cpu_used=cpu, memory_used=memory)
+    with_gpus = [replica.pod for replica in replicas if replica.gpus_requested]
     if prometheus is None or not with_gpus:
         return JobUse(replicas)
     try:
         by_pod = gpu_use(prometheus, namespace, with_gpus)
     except PrometheusError as error:
         return JobUse(replicas, gpu_problem=str(error))
-    replicas = [replace(each, gpu=by_pod.get(each.pod)) for each in replicas]
+    replicas = [replace(replica, gpu=by_pod.get(replica.pod)) for replica in replicas]
     # Other kinds have child Jobs, which give each pod a new name.
-    oldest = now - timedelta(minutes=IDLE_MINUTES) if seen.kind.owns_pods else None
+    oldest = now - timedelta(minutes=IDLE_MINUTES) if snapshot.kind.owns_pods else None
     return JobUse(replicas, unused_gpus=unused_gpus(replicas, oldest))
 
 
@@ -104,30 +105,27 @@ def unused_gpus(replicas: Sequence[ReplicaUse], oldest: datetime | None = None) 
 
     A pod that is younger than `oldest` has the name of an earlier one, which the figures may be about.
     """
-    with_gpus = [each for each in replicas if each.gpus_requested]
-    for each in with_gpus:
-        if each.gpu is None or each.gpu.peak is None or each.gpu.peak > 0:
+    with_gpus = [replica for replica in replicas if replica.gpus_requested]
+    for replica in with_gpus:
+        if replica.gpu is None or replica.gpu.peak is None or replica.gpu.peak > 0:
             return 0
-        if oldest is not None and not is_before(each.created, oldest):
+        if oldest is not None and not is_before(replica.created, oldest):
             return 0
-    return sum(each.gpus_requested for each in with_gpus)
+    return sum(replica.gpus_requested for replica in with_gpus)
 
 
 def is_before(moment: str, limit: datetime) -> bool:
     """Whether a time of the API server is known and not after another one."""
-    try:
-        parsed = datetime.fromisoformat(moment)
-    except ValueError:
-        return False
-    return parsed.replace(tzinfo=parsed.tzinfo or UTC) <= limit
+    parsed = parse_time_or_none(moment)
+    return parsed is not None and parsed <= limit
 
 
-def _is_of(pod: ScheduledPod, seen: Snapshot) -> bool:
+def _is_of(pod: ScheduledPod, snapshot: Snapshot) -> bool:
     """Whether the pod is the job's: others may have given theirs the same labels, and so may an earlier job."""
-    if seen.kind.owns_pods:
+    if snapshot.kind.owns_pods:
         owner = controller_of(pod)
-        return owner is not None and owner.uid == seen.metadata.uid
-    return (pod.metadata.creation_timestamp or "") >= (seen.metadata.creation_timestamp or "")
+        return owner is not None and owner.uid == snapshot.metadata.uid
+    return (pod.metadata.creation_timestamp or "") >= (snapshot.metadata.creation_timestamp or "")
 
 
 def _replica(pod: ScheduledPod) -> ReplicaUse:

@@ -22,7 +22,7 @@ import urllib3
 
 from tfjob_controller.client.errors import ClientError
 
-# SeriesLabels of a few hundred bytes for each GPU of a large namespace.
+# Labels of a few hundred bytes for each GPU of a large namespace.
 MAX_RESPONSE_BYTES = 4_000_000
 _CONNECT_SECONDS, _ANSWER_SECONDS = 2.0, 5.0
 _CHUNK_BYTES = 65_536

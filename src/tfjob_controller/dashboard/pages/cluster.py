@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tfjob_controller.api.common.quantity import amount_from, is_bytes, quantity_of
+from tfjob_controller.api.common.quantity import amount_from, rounded_quantity
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.usage import ClusterUsage, JobUsage, NodeUsage, by_zone, read_usage
 from tfjob_controller.dashboard.pages import rendering
@@ -105,20 +105,13 @@ def _share(resource: str, total: int, free: int, reserved: int) -> Share | None:
     """None for a resource that there is not, or that nobody looks for."""
     if total <= 0 or not (resource in _NATIVE or "/" in resource):
         return None
-    free_text, total_text = _readable(resource, free), _readable(resource, total)
+    free_text, total_text = rounded_quantity(resource, free), rounded_quantity(resource, total)
     summary = f"{free_text} of {total_text} free"
     if reserved:
-        summary += f", {_readable(resource, reserved)} reserved"
+        summary += f", {rounded_quantity(resource, reserved)} reserved"
     used, kept = (round(100 * amount / total, 1) for amount in (total - free - reserved, reserved))
     pieces = total if "/" in resource and total <= _MAX_PIECES else 0
     return Share(resource, used, kept, summary, free_text, total_text, pieces)
-
-
-def _readable(resource: str, amount: int) -> str:
-    """The quantity; bytes as `11.4Gi` or `16Mi`, since nodes count them in Ki, and CPUs without thousandths."""
-    if is_bytes(resource):
-        return f"{amount / 2**30:.1f}Gi" if amount >= 2**29 else f"{amount / 2**20:.0f}Mi"
-    return f"{amount / 1000:.4g}" if resource == "cpu" else quantity_of(resource, amount)
 
 
 def _rank(name: str, shares: Mapping[str, Sequence[Share]]) -> tuple[bool, str]:
@@ -132,7 +125,7 @@ def _holdings(usage: ClusterUsage) -> Mapping[str, Sequence[HoldingText]]:
     for holding in usage.holdings:
         by_node.setdefault(holding.node, []).append(holding)
     return {
-        node: [_holding_text(holding) for holding in sorted(holdings, key=lambda each: -_devices(each))]
+        node: [_holding_text(holding) for holding in sorted(holdings, key=lambda holding: -_devices(holding))]
         for node, holdings in by_node.items()
     }
 
@@ -146,7 +139,7 @@ def _holding_text(holding: JobUsage) -> HoldingText:
     pods = len(holding.replicas)
     devices = [f"{text} {resource}" for resource, text in holding.requests.items() if "/" in resource]
     others = [
-        f"{_readable(resource, amount)} {resource}"
+        f"{rounded_quantity(resource, amount)} {resource}"
         for resource in ("cpu", "memory")
         if (amount := _amount(resource, holding.requests))
     ]

@@ -6,7 +6,7 @@ The chart reads the metrics of each job as the job's own page does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,13 +18,14 @@ from starlette.responses import Response
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.jobclass import JobClass, class_of
-from tfjob_controller.client.kinds import kinds_named, status_of
+from tfjob_controller.client.kinds import status_of
+from tfjob_controller.dashboard.jobreference import job_reference
 from tfjob_controller.dashboard.manifesttext import small_manifest
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.settingsdiff import compare, settings_of
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.names import name_violation, namespace_violation
+from tfjob_controller.kube.names import namespace_violation
 from tfjob_controller.util.timestamps import parse_time_or_none
 
 MAX_JOBS = 8
@@ -55,24 +56,24 @@ class ComparedJob:
 
 
 async def compare_page(request: Request) -> Response:
-    references = [*dict.fromkeys(each[:_MAX_REFERENCE].strip() for each in request.query_params.getlist("job"))]
-    references = [reference for reference in references if reference]
+    references = references_in(request.query_params.getlist("job"))
+    is_whole = request.query_params.get("settings") == _ALL
     try:
         namespace = await _namespace(request, references)
         jobs = await asyncio.gather(*(_compared(request, reference) for reference in references[:MAX_JOBS]))
+        with_settings = [job for job in jobs if job.settings is not None]
+        settings = [job.settings or {} for job in with_settings]
+        comparison = await rendering.read(request, lambda: compare(settings, is_whole=is_whole))
         offered = await _offered(request, namespace)
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, rendering.user_of(request).origin)
-    shown = [job for job in jobs if not job.problem]
-    is_whole = request.query_params.get("settings") == _ALL
-    with_settings = [job for job in shown if job.settings is not None]
     return rendering.page(
         request,
         "compare.html",
         jobs=jobs,
-        shown=shown,
+        shown=[job for job in jobs if not job.problem],
         with_settings=with_settings,
-        comparison=compare([job.settings or {} for job in with_settings], is_whole=is_whole),
+        comparison=comparison,
         is_whole=is_whole,
         offered=[reference for reference in offered if reference not in references],
         left_out=max(0, len(references) - MAX_JOBS),
@@ -81,6 +82,18 @@ async def compare_page(request: Request) -> Response:
         metric=request.query_params.get("metric", "")[:MAX_METRIC],
         address=partial(_address, request, references[:MAX_JOBS]),
     )
+
+
+def references_in(texts: Iterable[str]) -> list[str]:
+    """The references in texts, each job once. A text that names no job is kept, to show why."""
+    return [*dict.fromkeys(_reference(text[:_MAX_REFERENCE].strip()) for text in texts if text.strip())]
+
+
+def _reference(text: str) -> str:
+    try:
+        return str(job_reference(text))
+    except ClientError:
+        return text
 
 
 def _address(request: Request, references: Sequence[str], without: str = "", settings: str | None = None) -> str:
@@ -108,22 +121,14 @@ async def _compared(request: Request, reference: str) -> ComparedJob:
     """One job, or why it cannot be shown: others are shown nevertheless."""
     user = rendering.user_of(request)
     try:
-        kind, namespace, name = _parts(reference)
-        return await rendering.read(request, lambda: _job(reference, user.client.job(name, kind, namespace)))
+        named = job_reference(reference)
+        return await rendering.read(
+            request, lambda: _job(reference, user.client.job(named.name, named.kind, named.namespace))
+        )
     except (ApiError, ClientError) as error:
         if rendering.is_temporary(error) or isinstance(error, BusyError):
             raise
         return ComparedJob(reference, problem=rendering.message_of(error, user.origin))
-
-
-def _parts(reference: str) -> tuple[str, str, str]:
-    """Raises `ClientError`."""
-    parts = reference.split("/")
-    if len(parts) != 3 or namespace_violation(parts[1]) or name_violation(parts[2]):
-        raise ClientError("use KIND/NAMESPACE/NAME, such as trainjob/default/train")
-    kind, namespace, name = parts
-    kinds_named(kind)
-    return kind, namespace, name
 
 
 def _job(reference: str, job: Job) -> ComparedJob:

@@ -13,14 +13,13 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.controller.logs.metricparser import MAX_LINE_BYTES
-from tfjob_controller.dashboard.feeds import JobWatch, WatchedJob
+from tfjob_controller.dashboard.feeds import JobView, JobWatch, WatchedJob
 from tfjob_controller.dashboard.manifesttext import manifest_text
 from tfjob_controller.dashboard.metrichistory import MetricSeries, charts, logged_series
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
-from tfjob_controller.dashboard.pages.jobview import parts_of, seen_job, view_of
+from tfjob_controller.dashboard.pages.jobview import parts_of, view_of
 from tfjob_controller.dashboard.pages.logstream import LogChoice, check_log, log_file, stream_log
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
@@ -40,8 +39,8 @@ async def job_page(request: Request) -> Response:
         manifest = _manifest_reader(request)
         async with rendering.services(request).feeds.job(user, watched) as watch:
             view = (await rendering.read(request, lambda: _content(watch, user, lambda: job, manifest))).html
+            replicas = watch.last_content.replicas
         allowed = await rendering.read(request, lambda: _allowed_actions(user, job))
-        replicas = await rendering.read(request, lambda: _replicas(user, job))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     head, details = parts_of(view)
@@ -52,7 +51,7 @@ async def job_events(request: Request) -> Response | EventStream:
     """What the page shows of the job, again after each change; why it cannot be read while the API server is away."""
     user, first = rendering.user_of(request), None
     try:
-        first = await rendering.read(request, lambda: _watched(user, _job(request)))
+        first = await rendering.read(request, lambda: _watched(user, rendering.job_of(request)))
     except (ApiError, ClientError) as error:
         if not rendering.is_temporary(error):
             return rendering.problem_page(request, error, user.origin)
@@ -61,7 +60,7 @@ async def job_events(request: Request) -> Response | EventStream:
         job = first
         while job is None:
             try:
-                job = await rendering.read(request, lambda: _watched(user, _job(request)))
+                job = await rendering.read(request, lambda: _watched(user, rendering.job_of(request)))
             except (ApiError, ClientError) as error:
                 yield rendering.event("job", rendering.problem(error, user.origin))
                 await asyncio.sleep(rendering.CHECK_SECONDS)
@@ -79,7 +78,7 @@ async def log_events(request: Request) -> Response | EventStream:
     """The lines of a container's log as they are printed."""
     user = rendering.user_of(request)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     lines = stream_log(request, job, LogChoice.of(request.query_params))
@@ -90,7 +89,7 @@ async def log_download(request: Request) -> Response | EventStream:
     """A container's log as a file, without its colours being changed."""
     user, choice = rendering.user_of(request), LogChoice.of(request.query_params)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
         await rendering.read(request, lambda: check_log(job, choice))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
@@ -117,7 +116,7 @@ async def change(request: Request) -> Response:
     action = request.path_params["action"]
     form = await sent_fields(request)
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
         if form.get("uid") != job.uid:
             raise ClientError(f"{job.namespace}/{job.name} was deleted, and another job has its name: load the page")
         await rendering.read(request, _change_of(action, job, form))
@@ -155,12 +154,6 @@ def _logged(job: Job) -> Sequence[MetricSeries]:
         return ()
 
 
-def _job(request: Request) -> Job:
-    parameters, user = request.path_params, rendering.user_of(request)
-    kinds_named(parameters["kind"])
-    return user.client.job(parameters["name"], parameters["kind"], parameters["namespace"])
-
-
 def _allowed_actions(user: User, job: Job) -> frozenset[str]:
     """What this person may do; other buttons are not shown."""
     kind, ended = job.snapshot.kind, job.snapshot.has_ended
@@ -178,7 +171,7 @@ def _allowed_actions(user: User, job: Job) -> frozenset[str]:
 
 
 def _found(request: Request, user: User) -> tuple[Job, WatchedJob]:
-    job = _job(request)
+    job = rendering.job_of(request)
     return job, _watched(user, job)
 
 
@@ -188,15 +181,10 @@ def _watched(user: User, job: Job) -> WatchedJob:
     return watched if user.may("watch", PODS, job.namespace) else replace(watched, child_selector="")
 
 
-def _replicas(user: User, job: Job) -> list[str]:
-    """The replicas whose logs can be chosen, the chief first."""
-    return [replica.replica for replica in seen_job(user, job).description.replicas]
-
-
 def _same_job(request: Request, known: WatchedJob) -> Job:
     """The job as it is now. Raises `ApiError` and `ClientError`."""
     try:
-        job = _job(request)
+        job = rendering.job_of(request)
     except ClientError as error:
         if (refused := error.api_error) is None or not refused.is_not_found or refused.reason != NOT_FOUND_REASON:
             raise
@@ -208,15 +196,15 @@ def _same_job(request: Request, known: WatchedJob) -> Job:
 
 def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Callable[[Job], str]) -> rendering.Content:
     """What the page shows of the job, and why it may be old."""
-    problems, view = watch.problems, ""
+    problems, view = watch.problems, JobView()
     try:
         view = watch.content(lambda: view_of(user, read(), manifest, watch.use))
     except (ApiError, ClientError) as error:
-        if not (rendering.is_temporary(error) and watch.last_content):
+        if not (rendering.is_temporary(error) and watch.last_content.html):
             raise
         problems = [rendering.message_of(error, user.origin)]
     notice = rendering.render("notice.html", notice=rendering.stale_notice(problems))
-    return rendering.Content(notice + (view or watch.last_content), is_complete=bool(view))
+    return rendering.Content(notice + (view.html or watch.last_content.html), is_complete=bool(view.html))
 
 
 def _manifest_reader(request: Request) -> Callable[[Job], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,15 +11,15 @@ from starlette.responses import Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import kinds_named
+from tfjob_controller.dashboard.jobreference import job_reference
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.forms import sent_fields
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.names import name_violation, namespace_violation
 
 # Jobs of one request. A page of the list has as many.
 MAX_JOBS = 100
+MAX_SECONDS = 30.0
 _CHANGES: Mapping[str, Callable[[Job], object]] = {"suspend": Job.suspend, "resume": Job.resume, "delete": Job.delete}
 _PAST = {"suspend": "Suspended", "resume": "Resumed", "delete": "Deleted"}
 
@@ -51,13 +52,13 @@ async def change_jobs(request: Request) -> Response:
         if action not in _CHANGES:
             raise ClientError(f"there is no action {action[:40]!r}")
         jobs = chosen_jobs((await sent_fields(request)).get("jobs", ""))
-        refusals = await rendering.read(request, lambda: list(_refusals(user, action, jobs)))
+        refused = await rendering.read(request, lambda: list(refusals(user, _CHANGES[action], jobs)))
     except (ApiError, ClientError) as error:
         return rendering.page(request, "change_problem.html", message=rendering.message_of(error, user.origin))
-    refused = {refusal.job for refusal in refusals}
-    changed = [job for job in jobs if job not in refused]
+    unchanged = {refusal.job for refusal in refused}
+    changed = [job for job in jobs if job not in unchanged]
     return rendering.page(
-        request, "jobs_changed.html", past=_PAST[action], action=action, changed=changed, refusals=refusals
+        request, "jobs_changed.html", past=_PAST[action], action=action, changed=changed, refusals=refused
     )
 
 
@@ -74,19 +75,37 @@ def _chosen(line: str) -> ChosenJob:
     if len(parts) != len(ChosenJob.__slots__):
         raise ClientError(f"jobs: not NAMESPACE/KIND/NAME/UID: {line[:80]!r}")
     namespace, kind, name, uid = parts
-    # They become parts of API paths.
-    if violation := namespace_violation(namespace) or name_violation(name):
-        raise ClientError(f"jobs: a namespace or name of {line[:80]!r} {violation}")
-    kinds_named(kind)
-    return ChosenJob(namespace, kind, name, uid)
+    try:
+        named = job_reference(f"{kind}/{namespace}/{name}")
+    except ClientError as error:
+        raise ClientError(f"jobs: {error}") from None
+    return ChosenJob(named.namespace, named.kind, named.name, uid)
 
 
-def _refusals(user: User, action: str, jobs: Sequence[ChosenJob]) -> Iterator[Refusal]:
+def refusals(
+    user: User,
+    change: Callable[[Job], object],
+    jobs: Sequence[ChosenJob],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Refusal]:
+    """Changes the jobs one after the other; yields those that are not changed.
+
+    The rest is not tried after an error of the API server that may pass, or after `MAX_SECONDS`: a browser waits.
+    """
+    deadline, why = monotonic() + MAX_SECONDS, ""
     for chosen in jobs:
+        if not why and monotonic() >= deadline:
+            why = f"the jobs before it took {MAX_SECONDS:.0f} seconds"
+        if why:
+            yield Refusal(chosen, f"not tried: {why}")
+            continue
         try:
             job = user.client.job(chosen.name, chosen.kind, chosen.namespace)
             if job.uid != chosen.uid:
                 raise ClientError("it was deleted, and another job has its name: load the page")
-            _CHANGES[action](job)
+            change(job)
         except (ApiError, ClientError) as error:
-            yield Refusal(chosen, rendering.message_of(error, user.origin))
+            message = rendering.message_of(error, user.origin)
+            if rendering.is_temporary(error):
+                why = message
+            yield Refusal(chosen, message)

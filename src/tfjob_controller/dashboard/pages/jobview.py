@@ -28,6 +28,7 @@ from tfjob_controller.client.job import Job
 from tfjob_controller.client.jobclass import JobClass, class_of
 from tfjob_controller.client.kinds import AnyJob, kind_of
 from tfjob_controller.client.reader import Reader
+from tfjob_controller.dashboard.feeds import JobView
 from tfjob_controller.dashboard.gantt import gantt
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.replicatable import ailing, containers_of, replica_table
@@ -78,8 +79,8 @@ def seen_job(user: User, job: Job) -> SeenJob:
     return SeenJob(description, tuple(problems))
 
 
-def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse) -> str:
-    """The head and the details as one text, which `parts_of` takes apart. Raises `ApiError` and `ClientError`."""
+def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse) -> JobView:
+    """What the page shows; `parts_of` takes its text apart. Raises `ApiError` and `ClientError`."""
     seen = seen_job(user, job)
     description = seen.description
     case = collect_diagnostics(user.requester, job.snapshot, user.controller_namespace)
@@ -88,7 +89,7 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse)
     chart = gantt(case, now, ailing(description))
     events = folded_events(description.events)
     warnings = [event for event in events if event.type == "Warning"]
-    return rendering.render(
+    html = rendering.render(
         "job_view.html",
         job=job,
         now=now,
@@ -101,7 +102,9 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse)
         has_ended=job.snapshot.has_ended,
         chart=chart,
         table=replica_table(description, chart),
-        containers={role: asdict(found) for role, found in containers_of(case, _programs(job.snapshot.job)).items()},
+        containers={
+            role: asdict(containers) for role, containers in containers_of(case, _programs(job.snapshot.job)).items()
+        },
         events=events,
         warnings=warnings,
         warning_count=sum(event.count for event in warnings),
@@ -111,6 +114,7 @@ def view_of(user: User, job: Job, manifest: Callable[[Job], str], use: ShownUse)
         manifest=manifest(job),
         use=use,
     )
+    return JobView(html, [replica.replica for replica in description.replicas])
 
 
 def _class_of(job: Job, description: Description) -> JobClass:
@@ -152,4 +156,4 @@ def _programs(job: AnyJob) -> dict[str, str]:
     kind = kind_of(job)
     plan = kind.plan_of(job) if kind.problem_of(job) is None else None
     plans = (plan, *plan.steps) if plan is not None else ()
-    return {role.name: role.container for each in plans for role in each.replicas.roles}
+    return {role.name: role.container for step in plans for role in step.replicas.roles}

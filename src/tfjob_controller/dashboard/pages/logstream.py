@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import structlog
 from markupsafe import escape
 from starlette.requests import Request
 
@@ -26,6 +27,8 @@ from tfjob_controller.dashboard.ansi import to_html
 from tfjob_controller.dashboard.pages.rendering import KEEPALIVE_SECONDS, event, message_of, user_of
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
+
+log = structlog.get_logger(__name__)
 
 # A progress bar that a program draws again and again is one line, of which the last state is shown.
 MAX_LINE_BYTES = 1_000_000
@@ -44,6 +47,8 @@ _LOOK_SECONDS = 1.0
 _AFTER_TIME = "\x1f"
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z ?")
 _NOT_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+_INTERNAL_ERROR = "The log cannot be read because of an error of the dashboard, which its own log describes."
 
 ItemT = TypeVar("ItemT")
 
@@ -137,6 +142,9 @@ class LogPump(Generic[ItemT]):
                         return
         except (ApiError, ClientError) as error:
             self._put(PumpEnd(message_of(error, self._origin)))
+        except Exception:  # without an end, the stream would stay silent for ever
+            log.exception("cannot read a log")
+            self._put(PumpEnd(_INTERNAL_ERROR))
         else:
             self._put(PumpEnd())
 

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import Snapshot, kind_of_manifest, kinds_named
+from tfjob_controller.client.kinds import Snapshot, kind_of_manifest
 from tfjob_controller.dashboard.choices import Choices, read_choices
 from tfjob_controller.dashboard.formproblems import problems_of
 from tfjob_controller.dashboard.guard import CSRF_FIELD, CSRF_HEADER, is_token_of
@@ -31,6 +31,7 @@ from tfjob_controller.dashboard.jobform import (
     new_manifest,
     plain_copy,
 )
+from tfjob_controller.dashboard.jobreference import job_reference
 from tfjob_controller.dashboard.jobtexts import FIELDS, form_of, manifest_of, read_texts, texts_of, yaml_of
 from tfjob_controller.dashboard.manifesttext import small_manifest
 from tfjob_controller.dashboard.pages import rendering
@@ -40,7 +41,7 @@ from tfjob_controller.dashboard.users import User
 from tfjob_controller.kinds.kindform import LABELS, FormError, KindForm, Manifest, mapping_at, string_at
 from tfjob_controller.kube.client import DRY_RUN, STRICT
 from tfjob_controller.kube.errors import ApiError
-from tfjob_controller.kube.names import name_violation, namespace_violation
+from tfjob_controller.kube.names import namespace_violation
 
 _DIFFERENT = (
     "The form and the YAML differ. Press Write to YAML to keep the values of the form, or Read from YAML to keep those "
@@ -170,15 +171,11 @@ async def new_job(request: Request) -> Response:
 
 
 async def _original(request: Request) -> Snapshot | None:
-    """The job that the address names. Its parts become parts of another path. Raises `ApiError` and `ClientError`."""
+    """The job that the address names. Raises `ApiError` and `ClientError`."""
     if not (original := request.query_params.get("from", "")):
         return None
-    kind, namespace, name = [*original.split("/", 2), "", ""][:3]
-    kinds_named(kind)
-    if namespace_violation(namespace) or name_violation(name):
-        raise ClientError(f"{original[:80]!r} does not name a job: it must be KIND/NAMESPACE/NAME.")
-    user = rendering.user_of(request)
-    return await rendering.read(request, lambda: user.client.job(name, kind, namespace).snapshot)
+    user, named = rendering.user_of(request), job_reference(original)
+    return await rendering.read(request, lambda: user.client.job(named.name, named.kind, named.namespace).snapshot)
 
 
 def _first_state(make: Callable[[], Manifest]) -> _State:

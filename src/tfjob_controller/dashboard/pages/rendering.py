@@ -27,7 +27,8 @@ from starlette.responses import HTMLResponse, Response
 from tfjob_controller.client.errors import ClientError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.holders import Waits
-from tfjob_controller.client.kinds import KINDS
+from tfjob_controller.client.job import Job
+from tfjob_controller.client.kinds import KINDS, kinds_named
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.client.statusreports import StatusReport
 from tfjob_controller.client.text import age, one_line
@@ -207,6 +208,13 @@ def session_of(request: Request) -> BrowserSession:
 
 def user_of(request: Request) -> User:
     return session_of(request).user
+
+
+def job_of(request: Request) -> Job:
+    """The job that the path of a page names, as it is now. For a thread. Raises `ApiError` and `ClientError`."""
+    parameters = request.path_params
+    kinds_named(parameters["kind"])
+    return user_of(request).client.job(parameters["name"], parameters["kind"], parameters["namespace"])
 
 
 async def read(request: Request, call: Callable[[], ReadT]) -> ReadT:

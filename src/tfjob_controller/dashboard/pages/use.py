@@ -14,8 +14,6 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.job import Job
-from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.client.liveuse.gpus import half_hour_peaks
 from tfjob_controller.client.liveuse.jobuse import read_job_use
 from tfjob_controller.client.liveuse.prometheus import PrometheusError, Queries
@@ -37,7 +35,7 @@ async def use_page(request: Request) -> Response:
     user, services = rendering.user_of(request), rendering.services(request)
     is_part = bool(request.headers.get("hx-request"))
     try:
-        job = await rendering.read(request, lambda: _job(request))
+        job = await rendering.read(request, lambda: rendering.job_of(request))
         use = await services.uses.get(
             user,
             job.uid,
@@ -91,9 +89,3 @@ async def idle_jobs_noted(request: Request, user: User, namespace: str, feed: Jo
         yield
     finally:
         noting.cancel()
-
-
-def _job(request: Request) -> Job:
-    parameters, user = request.path_params, rendering.user_of(request)
-    kinds_named(parameters["kind"])
-    return user.client.job(parameters["name"], parameters["kind"], parameters["namespace"])

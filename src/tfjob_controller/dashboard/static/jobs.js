@@ -57,8 +57,8 @@ function change(action) {
 }
 
 function compare() {
-  const parts = [...picked].map((job) => job.split("/"));
-  location.assign(`/compare?${new URLSearchParams(parts.map(([namespace, kind, name]) => ["job", `${kind}/${namespace}/${name}`]))}`);
+  const jobs = [...picked].map((job) => job.split("/")).map(([namespace, kind, name]) => ["job", `${kind}/${namespace}/${name}`]);
+  location.assign(`/compare?${new URLSearchParams([...jobs, ["namespace", document.getElementById("namespace").value]])}`);
 }
 
 function showFilters() {

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tfjob_controller.api.common.quantity import MAX_QUANTITY, amount_from, is_counted, milli_of, quantity_of
+from tfjob_controller.api.common.quantity import (
+    MAX_QUANTITY,
+    amount_from,
+    is_counted,
+    milli_of,
+    quantity_of,
+    rounded_quantity,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +69,21 @@ def test_amounts_go_there_and_back(resource: str, text: str, amount: int, writte
 )
 def test_plain_names_are_counted_only_if_they_are_known(resource: str, counted: bool) -> None:
     assert is_counted(resource) is counted
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 0, "0"),
+        ("cpu", 250, "0.25"),
+        ("cpu", 1100, "1.1"),
+        ("cpu", 100_000, "100"),
+        ("cpu", 12_345_678, "12345.68"),
+        ("memory", 300 * 2**20 + 5, "300Mi"),
+        ("memory", 2**30, "1.0Gi"),
+        ("hugepages-2Mi", 3 * 2**29, "1.5Gi"),
+        ("nvidia.com/gpu", 1234, "1234"),
+    ],
+)
+def test_people_see_amounts_rounded(resource: str, amount: int, text: str) -> None:
+    assert rounded_quantity(resource, amount) == text
