@@ -12,6 +12,7 @@ every event.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
@@ -181,7 +182,7 @@ class JobFeed:
             return content
 
     def losses(self, uid: str) -> Sequence[float]:
-        """The last values of the job's loss, oldest first."""
+        """The last finite values of the job's loss, oldest first."""
         with self._lock:
             return tuple(self._losses.get(uid, ()))
 
@@ -248,7 +249,7 @@ class JobFeed:
         self.changes.notify()
 
     def _record(self, row: JobRow, before: float | None = None) -> None:
-        if row.loss is not None and row.loss != before:
+        if row.loss is not None and math.isfinite(row.loss) and row.loss != before:
             with self._lock:
                 self._losses.setdefault(row.metadata.uid, deque(maxlen=_LOSSES)).append(row.loss)
         self.changes.notify()

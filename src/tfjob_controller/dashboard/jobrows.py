@@ -5,6 +5,7 @@ A row has a bounded size whatever the job contains, since a dashboard keeps the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -121,16 +122,17 @@ def _loss(job: AnyJob) -> float | None:
 
 
 _ORDER = {job_class: index for index, job_class in enumerate(JobClass)}
+# What rows are sorted by; None for a row that has no such value.
 _SORTS: Mapping[str, Callable[[JobRow], Any]] = {
     "name": lambda row: row.metadata.name,
     "namespace": lambda row: row.metadata.namespace,
     "kind": lambda row: row.kind,
     "state": lambda row: _ORDER[row.job_class],
-    "progress": lambda row: -1 if row.percent is None else row.percent,
-    "loss": lambda row: (row.loss is None, row.loss or 0.0),
+    "progress": lambda row: row.percent,
+    "loss": lambda row: row.loss if row.loss is not None and math.isfinite(row.loss) else None,
     "gpus": lambda row: row.gpus,
     "restarts": lambda row: row.restarts,
-    "age": lambda row: row.metadata.creation_timestamp or "",
+    "age": lambda row: row.metadata.creation_timestamp,
 }
 # What needs somebody comes first.
 _DEFAULT_SORT = "state"
@@ -236,6 +238,13 @@ class ShownRows:
         return sum(self.counts.values())
 
 
+def _sorted(rows: Sequence[JobRow], sort: str) -> list[JobRow]:
+    """Rows without a value come last in both directions; equal rows keep their order."""
+    key = _SORTS[sort.removeprefix("-")]
+    known = sorted((row for row in rows if key(row) is not None), key=key, reverse=sort.startswith("-"))
+    return [*known, *(row for row in rows if key(row) is None)]
+
+
 def select(rows: Iterable[JobRow], selection: Selection) -> ShownRows:
     """The rows that a selection shows; `counts` disregard the selected state. Of equal rows the newest comes first."""
     text = selection.text.lower()
@@ -254,8 +263,7 @@ def select(rows: Iterable[JobRow], selection: Selection) -> ShownRows:
     if selection.state:
         selected = [row for row in selected if row.job_class is BY_SLUG[selection.state]]
     selected.sort(key=lambda row: (row.metadata.namespace, row.metadata.name, row.kind))
-    selected.sort(key=_SORTS["age"], reverse=True)
-    selected.sort(key=_SORTS[selection.sort.removeprefix("-")], reverse=selection.sort.startswith("-"))
+    selected = _sorted(_sorted(selected, "-age"), selection.sort)
     pages = max(1, -(-len(selected) // PAGE_ROWS))
     page = min(selection.page, pages)
     return ShownRows(selected[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(selected), page, pages, counts)

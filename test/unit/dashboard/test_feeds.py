@@ -10,6 +10,7 @@ from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.feeds import JobFeed, Notifier
 from tfjob_controller.dashboard.users import User
+from unit.dashboard.test_jobrows import row
 
 
 @pytest.fixture
@@ -37,6 +38,12 @@ def test_a_table_is_made_again_after_a_change_and_after_a_moment(feed: JobFeed, 
     assert feed.content("all", lambda: next(tables)) == "changed"
     clock.advance(6)
     assert feed.content("all", lambda: next(tables)) == "later"
+
+
+def test_only_finite_losses_are_kept(feed: JobFeed) -> None:
+    for loss in (3.0, float("nan"), float("nan"), float("inf"), 2.0):
+        feed.on_add(row("a", loss=loss), is_initial=False)
+    assert feed.losses("a") == (3.0, 2.0)
 
 
 def test_a_table_that_could_not_be_made_is_not_kept(feed: JobFeed) -> None:

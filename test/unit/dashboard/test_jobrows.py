@@ -115,6 +115,18 @@ def test_rows_are_selected_and_sorted(parameters: dict[str, str], expected: list
     assert names(rows, **parameters) == expected
 
 
+@pytest.mark.parametrize(("sort", "expected"), [("loss", "abcde"), ("-loss", "bacde")])
+def test_rows_without_a_loss_come_last_in_both_directions(sort: str, expected: str) -> None:
+    losses = {"a": -1.0, "b": 2.0, "c": float("nan"), "d": float("-inf"), "e": None}
+    assert names([row(name, loss=loss) for name, loss in losses.items()], sort=sort) == list(expected)
+
+
+@pytest.mark.parametrize(("sort", "expected"), [("progress", "abc"), ("-progress", "bac")])
+def test_rows_without_a_known_progress_come_last_in_both_directions(sort: str, expected: str) -> None:
+    percentages = {"c": None, "a": 0, "b": 50}
+    assert names([row(name, percent=percent) for name, percent in percentages.items()], sort=sort) == list(expected)
+
+
 def test_counts_disregard_the_selected_state() -> None:
     shown = select([row("a"), row("bb", job_class=JobClass.FAILED)], Selection(state="failed"))
     assert (shown.counts, shown.total, shown.all) == ({"Running": 1, "Failed": 1}, 1, 2)

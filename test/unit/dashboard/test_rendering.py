@@ -12,7 +12,7 @@ from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
-from tfjob_controller.dashboard.pages.rendering import Readings, event
+from tfjob_controller.dashboard.pages.rendering import Readings, event, sparkline
 from tfjob_controller.dashboard.turns import PersonTurns
 from tfjob_controller.dashboard.users import User
 
@@ -37,6 +37,21 @@ def test_each_line_of_an_event_is_data(body: str, data: list[str]) -> None:
     head, *lines = event("lines", body).decode().removesuffix("\n\n").split("\n")
     assert head == "event: lines"
     assert lines == [f"data: {each}" for each in data]
+
+
+@pytest.mark.parametrize(
+    ("values", "points"),
+    [
+        ([1.0, 3.0, 2.0], "0.0,17.0 40.0,1.0 80.0,9.0"),
+        ([float("nan"), 1.0, float("inf"), 2.0], "0.0,17.0 80.0,1.0"),
+        ([-1.7e308, 1.7e308], "0.0,17.0 80.0,1.0"),
+        ([0.0, 5e-324, 1e-320], "0.0,17.0 40.0,17.0 80.0,1.0"),
+        ([1.0, float("nan")], ""),
+        ([2.0, 2.0], "0.0,17.0 80.0,17.0"),
+    ],
+)
+def test_a_line_of_losses_has_finite_points(values: list[float], points: str) -> None:
+    assert sparkline(values) == points
 
 
 @pytest.mark.anyio

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import math
 import re
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -252,14 +253,17 @@ def job_url(namespace: str, kind: str, name: str, shown: str | None = None) -> s
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """The points of an SVG polyline through the values."""
+    """The points of an SVG polyline through the finite values."""
+    values = [value for value in values if math.isfinite(value)]
     if len(values) < 2:
         return ""
-    low, high = min(values), max(values)
-    scale = (_SPARK_HEIGHT - 2) / (high - low) if high > low else 0.0
+    halves = [value / 2 for value in values]  # whose differences are finite as well
+    low, extent = min(halves), max(halves) - min(halves)
+    shares = [(half - low) / extent if extent else 0.0 for half in halves]
     step = _SPARK_WIDTH / (len(values) - 1)
     return " ".join(
-        f"{index * step:.1f},{_SPARK_HEIGHT - 1 - (value - low) * scale:.1f}" for index, value in enumerate(values)
+        f"{index * step:.1f},{_SPARK_HEIGHT - 1 - share * (_SPARK_HEIGHT - 2):.1f}"
+        for index, share in enumerate(shares)
     )
 
 
