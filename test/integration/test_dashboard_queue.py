@@ -74,8 +74,8 @@ def test_the_queue_shows_who_waits_for_what_who_makes_way_and_the_shares(
     expect(waiting).to_have_text(
         [re.compile(r"\s*Position 1\s.*first.*is first", re.DOTALL), re.compile(r"\s*Position 2\s.*next", re.DOTALL)]
     )
-    expect(waiting.nth(1)).to_contain_text("cpu: room for 2 of 8 pods")
-    expect(waiting.nth(1).get_by_role("img", name="cpu: room for 2 of 8 pods")).to_be_visible()
+    expect(waiting.nth(1)).to_contain_text("cpu: room for 4 of 16 pods")
+    expect(waiting.nth(1).get_by_role("img", name="cpu: room for 4 of 16 pods")).to_be_visible()
     expect(rows("Requests to running gangs").nth(0)).to_contain_text(f"capacity for {namespace}/first")
     expect(rows("Requests to running gangs")).to_contain_text(["worker 4 → 2", "all pods leave"])
     expect(rows("Requests to running gangs").nth(1)).to_contain_text(f"preempted by {namespace}/first")
