@@ -74,8 +74,8 @@ def test_the_queue_shows_who_waits_for_what_who_makes_way_and_the_shares(
     expect(waiting).to_have_text(
         [re.compile(r"\s*Position 1\s.*first.*is first", re.DOTALL), re.compile(r"\s*Position 2\s.*next", re.DOTALL)]
     )
-    expect(waiting.nth(1)).to_contain_text("4 of 16 cpu free")
-    expect(waiting.nth(1).get_by_role("img", name="4 of 16 cpu free")).to_be_visible()
+    expect(waiting.nth(1)).to_contain_text("cpu: room for 4 of 16 pods")
+    expect(waiting.nth(1).get_by_role("img", name="cpu: room for 4 of 16 pods")).to_be_visible()
     expect(rows("Requests to running gangs").nth(0)).to_contain_text(f"capacity for {namespace}/first")
     expect(rows("Requests to running gangs")).to_contain_text(["worker 4 → 2", "all pods leave"])
     expect(rows("Requests to running gangs").nth(1)).to_contain_text(f"preempted by {namespace}/first")
@@ -199,7 +199,9 @@ def test_who_may_read_one_namespace_sees_its_holders_and_that_others_hold_the_re
         first, second = (page.locator(f"#wait-{shared.team}-{name}") for name in ("first", "second"))
         expect(first.locator("tbody tr")).to_have_count(1)
         expect(first.locator("tbody tr")).to_contain_text("limited")
-        expect(first).to_contain_text("Others, which you may not see, may hold the rest.")
-        expect(second).to_contain_text(f"May start: unknown: others, which you may not see, hold the {GPU}")
+        expect(first).to_contain_text("Others, which you may not see, may hold more.")
+        expect(second).to_contain_text(
+            "May start: unknown: gangs ahead of it come first, and you may not list the nodes and the pods"
+        )
         assert "secret-holder" not in page.content()
         assert faults(person.errors) == []

@@ -66,7 +66,8 @@ _PODS = PODS.with_decoder(
 )
 _ZONE = "topology.kubernetes.io/zone"
 # Pods that have a node and have not ended.
-_HOLDING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+_HOLDING = f"spec.nodeName!=,{_NOT_ENDED}"
 # Amounts by resource.
 Amounts = Mapping[str, int]
 
@@ -105,7 +106,8 @@ class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
 class Holding(msgspec.Struct, frozen=True):
     """What one job holds on one node: the requests of its pods, and what is reserved for members without a pod.
 
-    `key` is None for pods of no job. `since` is the creation of its oldest pod there, or empty.
+    `key` is None for pods of no job. `since` is the creation of its oldest pod there, or empty. `deletion` is when all
+    its pods there will have been deleted; empty unless all are being deleted.
     """
 
     namespace: str
@@ -113,19 +115,25 @@ class Holding(msgspec.Struct, frozen=True):
     key: JobKey | None
     amounts: Amounts
     since: str = ""
+    deletion: str = ""
 
 
 class HeldCapacity(msgspec.Struct, frozen=True):
     """Who holds the capacity of the cluster, as far as the viewer may read it.
 
     `nodes` is None if the viewer may not list nodes and the pods of all namespaces; `holdings` are then those of a
-    namespace. `times` are those of the jobs that the viewer may list.
+    namespace. `times` are those of the jobs that the viewer may list. `known` are the words of the kinds of which all
+    jobs are among them, by namespace, and "" for all namespaces.
+
+    `requested` are holdings as quotas count them: also those of pods without a node, whose node is empty.
     """
 
     gangs: Mapping[tuple[str, str], Gang]
     nodes: Sequence[Node] | None
     holdings: Sequence[Holding]
     times: Mapping[JobKey, JobTimes]
+    known: Mapping[str, frozenset[str]] = {}
+    requested: Sequence[Holding] = ()
 
 
 class ClusterUsage(msgspec.Struct, frozen=True):
@@ -191,15 +199,23 @@ def _placed(pods: Iterable[ScheduledPod]) -> list[ScheduledPod]:
 
 
 def holdings_of(
-    pods: Iterable[ScheduledPod], gangs: Iterable[Gang], kinds: Sequence[ClientKind] = OWN_KINDS
+    pods: Iterable[ScheduledPod],
+    gangs: Iterable[Gang],
+    kinds: Sequence[ClientKind] = OWN_KINDS,
+    *,
+    with_unplaced: bool = False,
 ) -> list[Holding]:
-    """Returns what each job holds on each node, and what the pods of no job hold there, by namespace."""
-    owners, placed = _owner_words(kinds), _placed(pods)
+    """Returns what each job holds on each node, and what the pods of no job hold there, by namespace.
+
+    `with_unplaced` also counts pods without a node.
+    """
+    owners = _owner_words(kinds)
+    placed = [pod for pod in pods if pod.status.phase not in FINISHED_PHASES] if with_unplaced else _placed(pods)
     groups: dict[tuple[str, str, JobKey | None], list[ScheduledPod]] = defaultdict(list)
     for pod in placed:
         groups[pod.metadata.namespace, pod.spec.node_name, _job_key(pod, owners)].append(pod)
     holdings = [
-        Holding(*group, _sum(own), min(pod.metadata.creation_timestamp or "" for pod in own))
+        Holding(*group, _sum(own), min(pod.metadata.creation_timestamp or "" for pod in own), _deletion(own))
         for group, own in groups.items()
     ]
     there = _members_with_pod(placed)
@@ -208,6 +224,11 @@ def holdings_of(
         namespace, since = gang.metadata.namespace, gang.status.admitted_time or ""
         holdings += [Holding(namespace, node, key, amounts, since) for node, amounts in reserved.items()]
     return holdings
+
+
+def _deletion(pods: Sequence[ScheduledPod]) -> str:
+    times = [pod.metadata.deletion_timestamp or "" for pod in pods]
+    return max(times) if all(times) else ""
 
 
 def _key_of_gang(gang: Gang) -> JobKey | None:
@@ -349,11 +370,27 @@ def read_usage(
 
 def read_capacity(requester: Requester, namespace: str, kinds: Sequence[ClientKind] = OWN_KINDS) -> HeldCapacity:
     """Who holds the capacity of the cluster, or of a namespace if the user may not read more. Raises `ApiError`."""
-    nodes, pods, _ = _read(requester, namespace, kinds)
+    nodes, pods, _ = _read(requester, namespace, kinds, _NOT_ENDED)
     gangs = _read_gangs(requester) or (_read_gangs(requester, namespace) if namespace else ())
-    times, _ = read_jobs(requester, [*dict.fromkeys(("", namespace))], kinds)
+    times, words = read_jobs(requester, [""], kinds)
+    known = {"": frozenset(words)}
+    if namespace and len(words) < len(_words(kinds)):
+        there, words = read_jobs(requester, [namespace], kinds)
+        times, known[namespace] = {**times, **there}, frozenset(words)
     by_name = {(gang.metadata.namespace, gang.metadata.name): gang for gang in gangs}
-    return HeldCapacity(by_name, nodes, holdings_of(pods, gangs, kinds), times)
+    return HeldCapacity(
+        by_name,
+        nodes,
+        holdings_of(pods, gangs, kinds),
+        times,
+        known,
+        holdings_of(pods, gangs, kinds, with_unplaced=True),
+    )
+
+
+def _words(kinds: Sequence[ClientKind]) -> frozenset[str]:
+    """The words of all kinds whose jobs are read."""
+    return frozenset({*_WORDS.values(), *_owner_words(kinds).values()})
 
 
 def _read_gangs(requester: Requester, namespace: str = "") -> Sequence[Gang]:
@@ -367,13 +404,13 @@ def _selectors(kinds: Sequence[ClientKind]) -> Sequence[str]:
 
 
 def _read(
-    requester: Requester, scope: str, kinds: Sequence[ClientKind]
+    requester: Requester, scope: str, kinds: Sequence[ClientKind], selected: str = _HOLDING
 ) -> tuple[Sequence[Node] | None, Sequence[ScheduledPod], str]:
     """Nodes and the pods of all namespaces; without the right to list them, only the pods of jobs, and why."""
     pods = ResourceClient(requester, _PODS, **PATIENCE)
     try:
         nodes = ResourceClient(requester, NODES, **PATIENCE).list()
-        return nodes, pods.list(field_selector=_HOLDING), ""
+        return nodes, pods.list(field_selector=selected), ""
     except ApiError as error:
         if not error.is_forbidden:
             raise

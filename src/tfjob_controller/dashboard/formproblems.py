@@ -44,6 +44,9 @@ _NAMED = tuple(
 )
 # What the API server adds to the problems of a schema: the rules of the CRD come after these.
 _INCOMPLETE = "correct the existing errors to complete validation"
+# What strict decoding refuses: several of these in one message, without causes.
+_REFUSED_FIELD = re.compile(r'(?:unknown|duplicate) field "([^"]{1,1000})"')
+_MAX_MESSAGE = 5000
 _QUOTED_NAME = re.compile(r'"[^"]*" (?=is invalid|already|is forbidden)')
 
 
@@ -56,12 +59,19 @@ def problems_of(error: ApiError | ClientError, message: str) -> dict[str, str]:
         field = field_named(path) or field_named(cause) or "yaml"
         sentence = f"{path}: {cause}" if path and path != "<nil>" else cause
         problems[field] = f"{problems[field]}; {sentence}" if field in problems else sentence
+    if problems:
+        return problems
+    refused = {match[0]: match[1] for match in _REFUSED_FIELD.finditer(message[:_MAX_MESSAGE])}
+    for sentence, path in refused.items():
+        field = field_named(path) or "yaml"
+        text = f"{sentence}: correct or remove it in the YAML"
+        problems[field] = f"{problems[field]}; {text}" if field in problems else text
     return problems or {field_named(message) or "yaml": message}
 
 
 def field_named(text: str) -> str:
     """The field of the form that a path or a message names first; empty if it names none."""
-    text = _QUOTED_NAME.sub("", text[:5000])
+    text = _QUOTED_NAME.sub("", text[:_MAX_MESSAGE])
     matches = [
         (match.start(), order, field)
         for order, (field, pattern) in enumerate(_NAMED)

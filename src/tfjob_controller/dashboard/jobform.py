@@ -94,6 +94,17 @@ class JobForm:
     @staticmethod
     def from_manifest(manifest: Mapping[str, Any]) -> JobForm:
         """Raises `FormError` for a kind that is not a job's, and for all fields with values of a wrong type."""
+        form, problems = JobForm.readable(manifest)
+        if problems:
+            raise FormError.of(problems)
+        return form
+
+    @staticmethod
+    def readable(manifest: Mapping[str, Any]) -> tuple[JobForm, Mapping[str, str]]:
+        """The form without the fields that it cannot show, and a sentence for each of these.
+
+        Raises `FormError` for a kind that is not a job's.
+        """
         kind = kind_of(manifest)
         problems: dict[str, str] = {}
         values: dict[str, Any] = {}
@@ -103,9 +114,7 @@ class JobForm:
                     values[name] = part.read(mapping_at(manifest, place, field="name" if place == "metadata" else ""))
                 except FormError as error:
                     problems.update(error.problems)
-        if problems:
-            raise FormError.of(problems)
-        return JobForm(kind, **values)
+        return JobForm(kind, **values), problems
 
     def apply(self, manifest: Mapping[str, Any], kept: Collection[str] = ()) -> Manifest:
         """A copy of the manifest with the form's values, except of the fields in `kept`. `manifest` is not changed.

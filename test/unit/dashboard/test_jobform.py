@@ -532,6 +532,20 @@ def test_the_causes_of_a_refusal_are_shown_at_their_fields() -> None:
     }
 
 
+def test_each_unknown_field_is_a_problem_of_its_own_place() -> None:
+    message = (
+        'strict decoding error: unknown field "spec.fooBar", unknown field "spec.trainer.env[0].foo", '
+        'unknown field "spec.x", duplicate field "spec.trainer.image"'
+    )
+    error = ClientError("refused", ApiError(400, "BadRequest", message))
+    remedy = "correct or remove it in the YAML"
+    assert problems_of(error, message) == {
+        "yaml": f'unknown field "spec.fooBar": {remedy}; unknown field "spec.x": {remedy}',
+        "env": f'unknown field "spec.trainer.env[0].foo": {remedy}',
+        "image": f'duplicate field "spec.trainer.image": {remedy}',
+    }
+
+
 WITHOUT_A_KIND = """
 import sys
 from tfjob_controller.kinds import names

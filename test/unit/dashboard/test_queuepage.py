@@ -93,8 +93,8 @@ def test_what_is_no_quantity_in_the_status_of_a_gang_is_shown_without_a_bar() ->
     with visit(api, FakeClock()) as browser:
         answer = browser.get("/queue?namespace=team")
     assert answer.status_code == 200
-    assert "few of many &lt;b&gt; free" in answer.text
-    assert 'aria-label="1 of 4 cpu free"' in answer.text
+    assert "few of many &lt;b&gt; usable" in answer.text
+    assert 'aria-label="1 of 4 cpu usable"' in answer.text
     assert 'aria-label="few of many' not in answer.text
 
 

@@ -149,7 +149,7 @@ async def new_job(request: Request) -> Response:
             state = await turns.run(user.person, lambda: _written(shown, marks))
             return await _page(request, replace(state, has_summary=is_button or state.has_summary))
         if action == "read":
-            return await _page(request, await turns.run(user.person, lambda: _read(shown)))
+            return await _page(request, await turns.run(user.person, lambda: _read(shown, is_button=is_button)))
         manifest = await turns.run(user.person, lambda: _agreed(shown))
         warnings: list[str] = []
         job = await rendering.read(request, lambda: _submit(user, manifest, action != "create", warnings.append))
@@ -181,10 +181,11 @@ async def _original(request: Request) -> Snapshot | None:
 def _first_state(make: Callable[[], Manifest]) -> _State:
     manifest = make()
     try:
-        return _State(texts_of(JobForm.from_manifest(manifest)), yaml_of(manifest))
+        form, problems = JobForm.readable(manifest)
     except FormError as error:
         state = _State(dict.fromkeys(FIELDS, ""), yaml_of(manifest))
         return state.with_problems(error.problems, has_summary=True)
+    return _State(texts_of(form), yaml_of(manifest)).with_problems(problems, has_summary=bool(problems))
 
 
 def _manifest_of_clone(original: Snapshot) -> Manifest:
@@ -212,8 +213,10 @@ def _written(shown: _State, marks: Mapping[str, _Mark]) -> _State:
     return replace(shown, texts=texts, yaml=text).with_problems({**same, **problems}, has_summary=bool(marks))
 
 
-def _read(shown: _State) -> _State:
-    return replace(shown, texts=texts_of(JobForm.from_manifest(manifest_of(shown.yaml))))
+def _read(shown: _State, *, is_button: bool) -> _State:
+    """The form with the values of the YAML; fields that cannot be shown are empty, and named."""
+    form, problems = JobForm.readable(manifest_of(shown.yaml))
+    return replace(shown, texts=texts_of(form)).with_problems(problems, has_summary=is_button and bool(problems))
 
 
 def _marks_of(text: str) -> Mapping[str, _Mark]:
@@ -225,12 +228,28 @@ def _marks_of(text: str) -> Mapping[str, _Mark]:
 
 
 def _agreed(shown: _State) -> Manifest:
-    """The manifest of the YAML. Raises `FormError` if the form has other values."""
-    form = form_of(shown.texts)
+    """The manifest of the YAML. Raises `FormError` if the form has other values.
+
+    Where nobody changed the form, its own limits do not apply: the API server judges the YAML.
+    """
     manifest = manifest_of(shown.yaml)
-    if form != JobForm.from_manifest(manifest):
+    read, problems = JobForm.readable(manifest)
+    if _is_untouched(shown, read):
+        return manifest
+    form = form_of(shown.texts)
+    if problems:
+        raise FormError.of(problems)
+    if form != read:
         raise FormError("yaml", _DIFFERENT)
     return manifest
+
+
+def _is_untouched(shown: _State, read: JobForm) -> bool:
+    """Whether the form has the texts that are read from the YAML."""
+    texts = texts_of(read)
+    names = [*COMMON_FIELDS, *(FORMS[read.kind].parts if read.kind in FORMS else ())]
+    names += ["gpu_resource"] if texts["gpus"] else []
+    return all(shown.texts[name].replace("\r\n", "\n") == texts[name] for name in names)
 
 
 def _submit(user: User, manifest: Manifest, dry_run: bool, warn: Callable[[str], None]) -> Job:

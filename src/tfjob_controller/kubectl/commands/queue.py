@@ -103,10 +103,10 @@ def holder_rows(waits: Waits, now: datetime) -> tuple[list[str], list[list[str]]
                 for holder in lack.holders
             ]
             if lack.more:
-                rows.append([gang, held.rstrip(), f"{lack.more} more jobs", ""])
+                rows.append([gang, held.rstrip(), f"{lack.more} more job{'' if lack.more == 1 else 's'}", ""])
             if lack.others:
                 rows.append([gang, f"{held}{lack.others}", "pods of no job", ""])
-            if wait.is_partial:
+            if wait.is_partial and not wait.is_quota:
                 rows.append([gang, held.rstrip(), "others may hold the rest, which you may not see", ""])
         rows.append([gang, "", "(may start)", start])
     return ["Gang", "Holds", "By", "Ends"], rows
