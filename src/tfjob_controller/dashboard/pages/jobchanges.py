@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import kinds_named
 from tfjob_controller.dashboard.pages import rendering
@@ -38,10 +38,11 @@ class ChosenJob:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job was not changed."""
+    """Why a job was not changed. `is_gone`: it no longer exists, or another job has its name."""
 
     job: ChosenJob
     message: str
+    is_gone: bool
 
 
 async def change_jobs(request: Request) -> Response:
@@ -86,7 +87,7 @@ def _refusals(user: User, action: str, jobs: Sequence[ChosenJob]) -> Iterator[Re
         try:
             job = user.client.job(chosen.name, chosen.kind, chosen.namespace)
             if job.uid != chosen.uid:
-                raise ClientError("it was deleted, and another job has its name: load the page")
+                raise JobDeletedError("it was deleted, and another job has its name: load the page")
             _CHANGES[action](job)
         except (ApiError, ClientError) as error:
-            yield Refusal(chosen, rendering.message_of(error, user.origin))
+            yield Refusal(chosen, rendering.message_of(error, user.origin), rendering.is_gone(error))
