@@ -213,6 +213,16 @@ def test_a_refused_change_names_the_job_and_the_others_are_changed(listed: List)
     expect(listed.selected).to_contain_text("1 selected")
 
 
+def test_a_job_that_is_gone_does_not_stay_selected(listed: List) -> None:
+    for name in ("ended", "runs"):
+        listed.box(name).check()
+    listed.api.delete(f"{JOBS.format(listed.namespace)}/ended")
+    expect(listed.selected).to_contain_text("2 selected, 1 of them not shown")
+    listed.selected.get_by_role("button", name="Suspend").click()
+    expect(listed.page.locator("#answer li")).to_contain_text("not found")
+    expect(listed.selected).to_be_hidden()
+
+
 def test_who_may_only_view_compares_jobs_and_sees_the_figures_of_no_nodes(
     browser: Browser, control_plane: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
 ) -> None:

@@ -59,6 +59,10 @@ _CAUSES: Mapping[str, str] = {
 _UNSCHEDULED_CODES = frozenset({"Unschedulable", "SchedulingGated", "FailedScheduling"})
 # kube-scheduler has one code for all of its causes. This one, a volume that does not exist, is no lack of capacity.
 MISSING_OBJECT = re.compile(r'(persistentvolumeclaim|configmap|secret) "([a-z0-9.-]+)" not found')
+# Nor is this one: the nodeSelector or the node affinity of the pod names what no node has.
+_NO_NODE_MATCHES = re.compile(
+    r"0/([0-9]+) nodes are available: \1 node\(s\) didn't match Pod's node (?:affinity/selector|affinity|selector)\b"
+)
 _CODE = re.compile(rf"[a-z0-9-]+: ({CANNOT_START}|[A-Z][A-Za-z]+)(?:: | \(and \d+ more wait\)$|$)")
 # The API server refuses a child (`controller.outcome`).
 _REFUSED = "cannot "
@@ -129,6 +133,8 @@ def _cause_of_reason(reason: str) -> str:
     code = code_of(reason)
     if code in _UNSCHEDULED_CODES and MISSING_OBJECT.search(reason):
         return "Missing volume"
+    if code in _UNSCHEDULED_CODES and _NO_NODE_MATCHES.search(reason):
+        return "No node matches"
     return _CAUSES.get(code, "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from tfjob_controller.jobs.state.pods import (
     was_started,
 )
 from tfjob_controller.jobs.state.replica_state import FAILED, SUCCEEDED, UNKNOWN, ReplicaState
+from tfjob_controller.jobs.state.restarts import next_restart_counts, restarts_of
 from tfjob_controller.jobs.trainingjob import is_finished
 from tfjob_controller.kube.requester import LineStream, Requester, server_now
 
@@ -91,6 +92,7 @@ class LogReader:
         self._looked_at = -math.inf
         self._seen: tuple[list[ReplicaState], bool] = ([], False)
         self._failure = self._reason = ""
+        self._restart_counts: Mapping[str, int] = {}
         self._is_suspended = False
         self._lock = threading.Lock()
         self._streams: set[LineStream] = set()
@@ -247,7 +249,10 @@ class LogReader:
             return "the job is suspended" if self._is_suspended else "its pods are stopped"
         # The reason of the job may come from events, such as those about a quota.
         told = self._reason.removeprefix(f"{view.replica.id}: ")
-        return (told if told != self._reason else view.pending) or "it has not started yet"
+        if why := told if told != self._reason else view.pending:
+            return why
+        has_run = restarts_of(view.replica.id, next_restart_counts([view], self._restart_counts)) > 0
+        return "it waits for its next start" if has_run else "it has not started yet"
 
     def _look(self) -> tuple[list[ReplicaState], bool]:
         """The replicas, and whether the job has ended; one read serves all followed replicas."""
@@ -258,6 +263,7 @@ class LogReader:
                 status = status_of(job)
                 self._seen = list(replica_views(job, observed, server_now(self._requester))), is_finished(status)
                 self._failure, self._reason, self._is_suspended = failure_of(status), status.reason, job.spec.suspend
+                self._restart_counts = status.restart_counts
                 self._looked_at = time.monotonic()
             return self._seen
 

@@ -82,6 +82,7 @@ class TokenUsers:
                 closing,
                 person=person,
                 controller_namespace=self._controller_namespace,
+                is_namespace_chosen=False,
             )
             self._users[identity] = user
         return user

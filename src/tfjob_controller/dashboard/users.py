@@ -70,7 +70,8 @@ class User:
 
     `identity` is the same for all sessions with the same credentials, so that they can share what was read. `person` is
     the username of the API server's review, by which people share the dashboard; by default it is the identity. The
-    controller and the gang scheduler are installed in `controller_namespace`.
+    controller and the gang scheduler are installed in `controller_namespace`. `is_namespace_chosen` is False if nobody
+    has named `namespace`: it is a default.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class User:
         *,
         person: str = "",
         controller_namespace: str = SYSTEM_NAMESPACE,
+        is_namespace_chosen: bool = True,
     ) -> None:
         self.identity = identity
         self.person = person or identity
@@ -91,6 +93,8 @@ class User:
         self.namespace = namespace
         self.origin = origin
         self.controller_namespace = controller_namespace
+        self._is_namespace_chosen = is_namespace_chosen
+        self._known_username = person or None
         self.client = Client.over(requester, namespace, origin, "the page with all jobs", controller_namespace, clock)
         self.close = close
         self._lock = threading.Lock()
@@ -128,10 +132,21 @@ class User:
     def first_namespace(self) -> str:
         """The namespace that pages show before one is chosen; "" is all of them. Raises as `may_list_jobs` does.
 
-        A service account that may not list the jobs of all namespaces begins with those of its own.
+        If none was chosen, a service account that may not list the jobs of all namespaces begins with those of its own.
         """
-        own = namespace_of_account(self.person)
-        return self.namespace if self.namespace or not own or self.may_list_jobs("") else own
+        if self._is_namespace_chosen:
+            return self.namespace
+        own = namespace_of_account(self._username())
+        return self.namespace if not own or self.may_list_jobs("") else own
+
+    def _username(self) -> str:
+        """The name in the cluster, which is asked for once where the login did not tell it; empty without an answer."""
+        if self._known_username is None:
+            try:
+                self._known_username = username_of(self.requester)
+            except ApiError:
+                return ""
+        return self._known_username
 
     def is_rejected(self) -> bool:
         """Whether the API server rejects the credentials now, or the session has ended; False without an answer."""

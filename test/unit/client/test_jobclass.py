@@ -20,6 +20,9 @@ from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 
 NEEDS_YOU, QUEUED, STARTING = JobClass.NEEDS_YOU, JobClass.QUEUED, JobClass.STARTING
 
+NO_MATCH = "node(s) didn't match Pod's node affinity/selector"
+NO_HELP = "Preemption is not helpful for scheduling"
+
 
 def of_world(cluster: World) -> JobClass:
     cluster.settle()
@@ -60,6 +63,13 @@ def warned(warning: str) -> World:
         (waits("RunContainerError", 'exec: "x": executable file not found in $PATH'), NEEDS_YOU),
         (unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu."), QUEUED),
         (unscheduled('persistentvolumeclaim "data" not found'), NEEDS_YOU),
+        (
+            unscheduled(f"0/2 nodes are available: 2 {NO_MATCH}. preemption: 0/2 nodes are available: 2 {NO_HELP}."),
+            NEEDS_YOU,
+        ),
+        # The other node matches, and is full.
+        (unscheduled(f"0/2 nodes are available: 1 Insufficient cpu, 1 {NO_MATCH}."), QUEUED),
+        (unscheduled(f"0/12 nodes are available: 1 {NO_MATCH}, 11 Insufficient cpu."), QUEUED),
         (warned('FailedMount: MountVolume.SetUp failed for volume "v": secret "s" not found'), NEEDS_YOU),
         (warned("FailedCreate: Error creating: exceeded quota"), NEEDS_YOU),
         (warned("NoSuchWarning: nobody has to do anything"), STARTING),

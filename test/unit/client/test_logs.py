@@ -199,6 +199,25 @@ def test_a_replica_without_a_log_says_what_the_status_says(status: Object, suspe
         read(ScriptedRequester(*waiting_for(status, suspend=suspend)), LogOptions())
 
 
+@pytest.mark.parametrize(
+    ("counts", "why"), [({"node-0": 4}, "it waits for its next start"), ({"node-1": 4}, "it has not started yet")]
+)
+def test_a_log_that_is_followed_between_two_runs_says_that_it_waits_for_the_next(counts: Object, why: str) -> None:
+    """The pod of the last run was deleted, and its successor is not created before the pause is over."""
+    job = a_trainjob("train", "Running", {"numNodes": 2}, restarts=4, restartCounts=counts)
+    job["status"]["jobsStatus"] = [{"name": "node", "replicas": 2}]
+    requester = ScriptedRequester(json.dumps(job).encode(), *(json.dumps(listed()).encode() for _ in range(2)))
+    told: list[str] = []
+
+    def say(text: str) -> None:
+        told.append(text)
+        reader.close()
+
+    reader = LogReader(requester, Reader(requester, "team", TRAINJOB), "train", LogOptions(follow=True), say)
+    assert list(reader.lines("node-0")) == []
+    assert told == [f"waiting for node-0: {why}"]
+
+
 def test_an_init_container_that_cannot_start_is_named() -> None:
     message = 'exec: "fetch-it": executable file not found in $PATH: unknown'
     ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": message}}

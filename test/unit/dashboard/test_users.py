@@ -97,6 +97,29 @@ def test_what_a_person_may_do_is_asked_once_a_minute() -> None:
     assert not person.may("delete", TFJOBS, "ns")
 
 
+@pytest.mark.parametrize(
+    ("username", "may_list_all", "is_chosen", "first"),
+    [
+        ("system:serviceaccount:team:ann", False, False, "team"),
+        ("system:serviceaccount:team:ann", True, False, "default"),
+        ("system:serviceaccount:team:ann", False, True, "default"),
+        ("ann", False, False, "default"),
+        ("", False, False, "default"),
+    ],
+)
+def test_an_account_without_rights_elsewhere_begins_with_its_own_namespace(
+    username: str, may_list_all: bool, is_chosen: bool, first: str
+) -> None:
+    who: Answer = json.dumps({"status": {"userInfo": {"username": username}}}).encode()
+    if not username:
+        who = ApiError(NO_RESPONSE, "", "away")
+    reviews = [json.dumps({"status": {"allowed": may_list_all}}).encode()] * 20
+    person = User(
+        "me", ScriptedRequester(who, *reviews), "default", "there", FakeClock(), is_namespace_chosen=is_chosen
+    )
+    assert person.first_namespace() == first
+
+
 def test_the_printed_address_can_be_used_once() -> None:
     app = create_app(Logins(link=OneTimeLink(user(), "secret")), [HOST], FakeClock(), is_secure=False)
     first, second = (TestClient(app, base_url=f"http://{HOST}", follow_redirects=False) for _ in range(2))

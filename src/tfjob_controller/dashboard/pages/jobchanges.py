@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tfjob_controller.client.errors import ClientError
+from tfjob_controller.client.errors import ClientError, JobDeletedError
 from tfjob_controller.client.job import Job
 from tfjob_controller.dashboard.jobreference import job_reference
 from tfjob_controller.dashboard.pages import rendering
@@ -39,10 +39,11 @@ class ChosenJob:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job was not changed."""
+    """Why a job was not changed. `is_gone`: it no longer exists, or another job has its name."""
 
     job: ChosenJob
     message: str
+    is_gone: bool
 
 
 async def change_jobs(request: Request) -> Response:
@@ -102,10 +103,10 @@ def refusals(
         try:
             job = user.client.job(chosen.name, chosen.kind, chosen.namespace)
             if job.uid != chosen.uid:
-                raise ClientError("it was deleted, and another job has its name: load the page")
+                raise JobDeletedError("it was deleted, and another job has its name: load the page")
             change(job)
         except (ApiError, ClientError) as error:
             message = rendering.message_of(error, user.origin)
             if rendering.is_temporary(error):
                 why = message
-            yield Refusal(chosen, message)
+            yield Refusal(chosen, message, rendering.is_gone(error))

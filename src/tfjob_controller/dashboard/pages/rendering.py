@@ -25,7 +25,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tfjob_controller.client.errors import ClientError, error_text
+from tfjob_controller.client.errors import ClientError, JobDeletedError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
 from tfjob_controller.client.holders import Waits
 from tfjob_controller.client.job import Job
@@ -43,7 +43,7 @@ from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.streams import EventStream, Places
 from tfjob_controller.dashboard.turns import BusyError, PersonTurns
 from tfjob_controller.dashboard.users import BrowserSession, User, must_log_in
-from tfjob_controller.kube.errors import ApiError
+from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
 from tfjob_controller.kube.names import namespace_violation
 from tfjob_controller.kube.requester import server_now
 from tfjob_controller.util.clock import Clock
@@ -325,6 +325,13 @@ def api_error_of(error: Exception) -> ApiError | None:
     """Returns the API server's error, if that is the reason."""
     cause = error.api_error if isinstance(error, ClientError) else error
     return cause if isinstance(cause, ApiError) else None
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether the job that was asked for does not exist, or another one has its name."""
+    refused = api_error_of(error)
+    is_missing = refused is not None and refused.is_not_found and refused.reason == NOT_FOUND_REASON
+    return is_missing or isinstance(error, JobDeletedError)
 
 
 def is_temporary(error: Exception) -> bool:

@@ -121,8 +121,8 @@ export function startJobs() {
   document.addEventListener("htmx:afterSwap", (event) => {
     const answer = event.detail.target?.id === "answer" && document.querySelector("#answer [data-changed]");
     if (answer) {
-      const changed = new Set(answer.dataset.changed.split(" "));
-      picked = new Set([...picked].filter((job) => !changed.has(uidOf(job))));
+      const settled = new Set(`${answer.dataset.changed} ${answer.dataset.gone}`.split(" "));
+      picked = new Set([...picked].filter((job) => !settled.has(uidOf(job))));
       keep();
     } else show();
   });

@@ -22,6 +22,7 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
         from tfjob_controller.dashboard.users import User
     except ImportError as error:
         raise UsageError(f"the dashboard is not installed ({error}); {install_hint('dashboard')}") from None
+    from tfjob_controller.kube.config.kubeconfig import DEFAULT_NAMESPACE
     from tfjob_controller.util.clock import RealClock
 
     prometheus = _prometheus(parsed)
@@ -33,6 +34,8 @@ def serve_dashboard(session: Session, parsed: Namespace) -> int:
         session.config.origin,
         RealClock(),
         controller_namespace=parsed.controller_namespace,
+        # That of a context which names none is `default`.
+        is_namespace_chosen=bool(parsed.all_namespaces or parsed.namespace) or namespace != DEFAULT_NAMESPACE,
     )
 
     place = history_url(parsed)
