@@ -80,13 +80,18 @@ class History:
 
     def job(self, name: str, namespace: str, *, kind: str = "", uid: str = "") -> Record:
         """The record of the job of that name that ended last, or of that UID."""
+        unreadable: HistoryError | None = None
         for entry in self._entries(namespace):
-            matches = name.startswith(entry.name) and kind.lower() in ("", entry.word)
-            if matches and uid in ("", entry.uid):
+            if not (entry.is_of(name) and kind.lower() in ("", entry.word) and uid in ("", entry.uid)):
+                continue
+            try:
                 record = self.read(entry)
-                if record.name == name:
-                    return record
-        raise HistoryError(f"the history {self} has no job {name} in namespace {namespace}")
+            except HistoryError as error:  # an older job of that name may be readable
+                unreadable = unreadable or error
+                continue
+            if record.name == name:
+                return record
+        raise unreadable or HistoryError(f"the history {self} has no job {name} in namespace {namespace}")
 
     def read(self, entry: Entry) -> Record:
         with self._errors(f"{entry.kind.lower()}/{entry.name} in the history {self}"):

@@ -115,6 +115,10 @@ class Entry:
         ended = _TIME.sub(_TIME_FORM, self.ended)
         return f"{ended}~{self.kind}~{self.name}~{self.uid}~{self.state}.json"
 
+    def is_of(self, name: str) -> bool:
+        """Whether this may be a job of that name: of longer names than an entry has, only the beginning is known."""
+        return name[:_NAME_CHARACTERS] == self.name
+
     @property
     def order(self) -> tuple[str, str]:
         """What lists are sorted by: the time, and the UID, so that the order of equal times is always the same."""

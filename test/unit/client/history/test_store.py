@@ -201,6 +201,24 @@ def test_of_two_jobs_of_a_name_the_one_that_ended_last_is_read(store: HistorySto
         history.job("trai", "team")
 
 
+def test_jobs_whose_names_are_the_beginning_of_the_name_are_others(store: HistoryStore) -> None:
+    store.write(record(1, name="train"))
+    assert not record(1, name="train").entry.is_of("train-2")
+    with pytest.raises(HistoryError, match="has no job train-2 in namespace team"):
+        History(store).job("train-2", "team")
+    for number, end in enumerate("ab"):
+        store.write(record(number, name="n" * 130 + end))
+    assert History(store).job("n" * 130 + "a", "team").uid == "uid-0"
+
+
+def test_of_two_jobs_of_a_name_the_one_that_can_be_read_is_read(store: HistoryStore, tmp_path: Path) -> None:
+    store.write(record(1))
+    store.write(record(2))
+    (path,) = tmp_path.rglob("*uid-2*.json")
+    path.write_text("{")
+    assert History(store).job("train", "team").uid == "uid-1"
+
+
 def test_a_listing_is_kept_for_some_seconds(store: HistoryStore) -> None:
     now = [0.0]
     history = History(store, seconds=lambda: now[0])
