@@ -132,6 +132,35 @@ def test_a_link_in_the_directory_is_not_followed(store: HistoryStore, tmp_path: 
         store.read(record().entry)
 
 
+@pytest.mark.parametrize("linked", ["v1", "v1/team", "v1/team/jobs", "v1/team/logs", "v1/team/logs/uid-1"])
+def test_a_linked_folder_is_neither_listed_nor_read_nor_written_nor_emptied(
+    store: HistoryStore, tmp_path: Path, linked: str
+) -> None:
+    store.write_log(record().entry, LOG, b"hello")
+    store.write(record())
+    folder, elsewhere = tmp_path / "a/history" / linked, tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    before = sorted(path for path in elsewhere.rglob("*"))
+    assert (store.entries("team") == []) is ("logs" not in linked)
+    assert store.contents("team").leftovers == {} or linked == "v1/team/jobs"
+    store.remove(record().entry)
+    with pytest.raises(NotADirectoryError, match="links are not followed"):
+        store.read(record().entry) if "logs" not in linked else store.read_log(record().entry, LOG)
+    with pytest.raises(NotADirectoryError, match="links are not followed"):
+        store.write(record()) if "logs" not in linked else store.write_log(record().entry, LOG, b"x")
+    assert folder.is_symlink()
+    assert sorted(path for path in elsewhere.rglob("*")) == before
+
+
+def test_the_root_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "root").symlink_to(tmp_path / "volume")
+    store = HistoryStore(Directory(tmp_path / "root"))
+    store.write(record())
+    assert store.read(record().entry) == record()
+
+
 @pytest.mark.parametrize(
     "file",
     [
