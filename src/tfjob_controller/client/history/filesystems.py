@@ -46,7 +46,7 @@ class Filesystem(Protocol):
         """The names and sizes of the files in a folder, not below; none if it does not exist."""
 
     def tree(self, path: str) -> dict[str, int]:
-        """The paths and sizes of all files below a folder, relative to it."""
+        """The paths and sizes of the files in the folders of a folder, relative to it; not those above and below."""
 
     def read(self, path: str, most: int) -> bytes:
         """The first `most` bytes of a file. Raises FileNotFoundError."""
@@ -94,10 +94,11 @@ class Directory:
         return {}
 
     def tree(self, path: str) -> dict[str, int]:
-        found = self.files(path)
-        for folder in self.folders(path):
-            found |= {f"{folder}/{name}": size for name, size in self.tree(f"{path}/{folder}").items()}
-        return found
+        return {
+            f"{folder}/{name}": size
+            for folder in self.folders(path)
+            for name, size in self.files(f"{path}/{folder}").items()
+        }
 
     def read(self, path: str, most: int) -> bytes:
         parent, _, name = path.rpartition("/")
@@ -198,7 +199,8 @@ class Bucket:
     def tree(self, path: str) -> dict[str, int]:
         below = self._at(path)
         found = self._filesystem.find(below, detail=True)
-        return {name[len(below) + 1 :]: int(info["size"]) for name, info in found.items() if name != below}
+        sizes = {name[len(below) + 1 :]: int(info["size"]) for name, info in found.items() if name != below}
+        return {name: size for name, size in sizes.items() if name.count("/") == 1}
 
     def read(self, path: str, most: int) -> bytes:
         content: bytes = self._filesystem.cat_file(self._at(path), start=0, end=most)

@@ -68,12 +68,12 @@ class HistoryStore:
         """Returns all that a namespace has. Takes more requests than `entries`."""
         sizes: dict[Entry, int] = {}
         logs: dict[str, dict[str, int]] = {}
-        for path, size in self._filesystem.tree(f"{_ROOT}/{namespace}").items():
-            folder, _, file = path.partition("/")
-            if folder == "jobs" and (entry := entry_of(namespace, file)) is not None:
+        above = f"{_ROOT}/{namespace}"
+        for file, size in self._filesystem.files(f"{above}/jobs").items():
+            if (entry := entry_of(namespace, file)) is not None:
                 sizes[entry] = size
-            elif folder == "logs":
-                logs.setdefault(file.partition("/")[0], {})[f"{_ROOT}/{namespace}/{path}"] = size
+        for path, size in self._filesystem.tree(f"{above}/logs").items():
+            logs.setdefault(path.partition("/")[0], {})[f"{above}/logs/{path}"] = size
         for entry in sizes:
             sizes[entry] += sum(logs.pop(entry.uid, {}).values())
         return Contents(sizes, {uid: tuple(files) for uid, files in logs.items()})

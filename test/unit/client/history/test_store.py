@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,25 @@ def test_logs_without_a_record_are_not_listed_but_found_as_leftovers(store: Hist
     (paths,) = contents.leftovers.values()
     store.remove_files(paths)
     assert store.contents("team").leftovers == {}
+
+
+@pytest.mark.parametrize("above", ["deep", "logs/deep"])
+def test_folders_of_any_depth_do_not_keep_a_namespace_from_being_read(
+    store: HistoryStore, tmp_path: Path, above: str
+) -> None:
+    store.write(record())
+    top = tmp_path / "a/history/v1/team" / above
+    top.mkdir(parents=True)
+    folder = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    contents = store.contents("team")
+    assert (list(contents.sizes), contents.leftovers) == ([record().entry], {})
+    subprocess.run(["rm", "-r", top], check=True)  # pytest's own removal is recursive
 
 
 def test_a_removed_job_leaves_nothing(store: HistoryStore, tmp_path: Path) -> None:
