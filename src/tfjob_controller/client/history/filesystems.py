@@ -57,6 +57,9 @@ class Filesystem(Protocol):
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files, and the folders that are empty then; files that do not exist are ignored."""
 
+    def remove_unfinished(self, path: str, before: float) -> None:
+        """Removes what processes that were killed have not finished to write in a folder, before a time in seconds."""
+
 
 def open_filesystem(url: str, environ: Mapping[str, str]) -> Filesystem:
     """The filesystem at a directory, a file:// URI or an s3:// URI. Raises StorageError."""
@@ -133,6 +136,11 @@ class Directory:
             with contextlib.suppress(OSError), self._folder(above) as folder:
                 os.rmdir(last, dir_fd=folder)
 
+    def remove_unfinished(self, path: str, before: float) -> None:
+        with contextlib.suppress(*_ABSENT), self._folder(path) as folder, os.scandir(folder) as entries:
+            old = [entry.name for entry in entries if _is_unfinished(entry, before)]
+            self.remove(f"{path}/{name}" for name in old)
+
     @contextlib.contextmanager
     def _folder(self, path: str, *, create: bool = False) -> Iterator[int]:
         """A descriptor of a folder, which is opened part by part: only so no part of the path can be a link."""
@@ -170,6 +178,14 @@ class Directory:
         for each in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 each.mkdir(mode=_FOLDER_MODE)
+
+
+def _is_unfinished(entry: os.DirEntry[str], before: float) -> bool:
+    if not (entry.name.startswith(_TEMPORARY) and entry.is_file(follow_symlinks=False)):
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        return entry.stat(follow_symlinks=False).st_mtime < before
+    return False
 
 
 class Bucket:
@@ -213,6 +229,9 @@ class Bucket:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self._filesystem.rm_file(self._at(path))
+
+    def remove_unfinished(self, path: str, before: float) -> None:
+        """Does nothing: S3 shows no object before it is complete."""
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

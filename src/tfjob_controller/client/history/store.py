@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tfjob_controller.client.history.filesystems import Filesystem
 from tfjob_controller.client.history.record import (
@@ -112,6 +113,13 @@ class HistoryStore:
         self._filesystem.remove([_path(entry)])
         folder = f"{_ROOT}/{entry.namespace}/logs/{entry.uid}"
         self._filesystem.remove(f"{folder}/{file}" for file in self._filesystem.files(folder))
+
+    def remove_unfinished(self, namespace: str, before: datetime) -> None:
+        """Removes what processes that were killed have not finished to write, before that time."""
+        above = f"{_ROOT}/{namespace}"
+        folders = (f"{above}/logs/{uid}" for uid in self._filesystem.folders(f"{above}/logs"))
+        for folder in (f"{above}/jobs", *folders):
+            self._filesystem.remove_unfinished(folder, before.timestamp())
 
     def remove_files(self, paths: tuple[str, ...]) -> None:
         self._filesystem.remove(paths)

@@ -234,6 +234,7 @@ class Recorder:
         with self._lock:
             index = self._indexes.get(namespace)
         if index is None:
+            self._store.remove_unfinished(namespace, self._clock.now() - _RECENT)
             contents = self._store.contents(namespace)
             recent = format_time(self._clock.now() - _RECENT)
             index = NamespaceIndex(contents, self._limits, recent)

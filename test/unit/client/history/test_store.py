@@ -6,6 +6,7 @@ import gzip
 import os
 import stat
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,24 @@ def test_folders_of_any_depth_do_not_keep_a_namespace_from_being_read(
     contents = store.contents("team")
     assert (list(contents.sizes), contents.leftovers) == ([record().entry], {})
     subprocess.run(["rm", "-r", top], check=True)  # pytest's own removal is recursive
+
+
+def test_old_files_that_a_killed_process_has_not_finished_are_removed(store: HistoryStore, tmp_path: Path) -> None:
+    store.write(record())
+    store.write_log(record().entry, LOG, b"hello")
+    above, unfinished = tmp_path / "a/history/v1/team", []
+    (above / "logs/uid-2").mkdir()
+    for folder in ("jobs", "logs/uid-1", "logs/uid-2"):
+        for age in (10, 7200):
+            unfinished.append(above / folder / f".writing-{age}")
+            unfinished[-1].write_text("part")
+            os.utime(unfinished[-1], (1e9 - age, 1e9 - age))
+    store.remove_unfinished("team", datetime.fromtimestamp(1e9 - 3600, UTC))
+    assert {path.name for path in unfinished if path.exists()} == {".writing-10"}
+    assert store.read_log(record().entry, LOG) == b"hello"
+    store.remove_unfinished("team", datetime.fromtimestamp(1e9, UTC))
+    assert not any(path.exists() for path in unfinished)
+    assert not (above / "logs/uid-2").exists()
 
 
 def test_a_removed_job_leaves_nothing(store: HistoryStore, tmp_path: Path) -> None:

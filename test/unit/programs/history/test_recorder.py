@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -218,11 +219,16 @@ def test_the_next_process_records_what_the_last_one_did_not(stage: Stage) -> Non
     leftover = LogFile("ps-0", "tensorflow", 1)
     dead = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "gone", "uid-of-a-crash", "Failed", "2026-01-01T00:00:00Z")
     stage.store.write_log(dead.entry, leftover, b"x")
+    unfinished = stage.folder / "v1" / NAMESPACE / "jobs" / ".writing-0"
+    unfinished.parent.mkdir(exist_ok=True)
+    unfinished.write_text("part")
+    os.utime(unfinished, (0, 0))
     stage.start()
     stage.bench.sync()
     stage.work()
     assert [log.replica for log in stage.record().logs] == ["master-0", "ps-0"]
     assert stage.store.contents(NAMESPACE).leftovers == {}
+    assert not unfinished.exists()
 
 
 def test_a_process_that_ends_between_both_records_is_continued_by_the_next_one(stage: Stage) -> None:
