@@ -20,9 +20,8 @@ from time import monotonic
 
 from cachetools import LRUCache
 
-from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.history.filesystems import open_filesystem
-from tfjob_controller.client.history.record import Entry, LogFile, Record
+from tfjob_controller.client.history.record import Entry, HistoryError, LogFile, Record
 from tfjob_controller.client.history.store import HistoryStore
 from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.uris import Redactor
@@ -30,10 +29,6 @@ from tfjob_controller.storage.uris import Redactor
 LISTING_SECONDS = 5.0
 # The entries in listings that are kept, and the namespaces that are listed at the same time.
 _KEPT_ENTRIES, _AT_ONCE = 200_000, 8
-
-
-class HistoryError(ClientError):
-    """The history, or a job in it, cannot be read."""
 
 
 class History:

@@ -9,7 +9,9 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tfjob_controller.client.history.filesystems import Directory, open_filesystem
 from tfjob_controller.client.history.reading import LISTING_SECONDS, History, HistoryError
@@ -150,6 +152,14 @@ def test_what_is_no_record_is_refused(store: HistoryStore, tmp_path: Path, conte
         History(store).job("train", "team")
 
 
+@pytest.mark.parametrize("body", [b'{"a": 1e999999}', b'"text"', b"[]", b'{"a": "\xff"}', b"null"])
+def test_a_manifest_that_is_none_is_told_in_one_line(store: HistoryStore, body: bytes) -> None:
+    store.write(replace(record(), body=msgspec.Raw(body)))
+    kept = History(store).job("train", "team")
+    with pytest.raises(HistoryError, match=r"^the manifest of train cannot be read: .+$"):
+        _ = kept.manifest
+
+
 def test_a_record_under_the_name_of_another_job_is_refused(store: HistoryStore, tmp_path: Path) -> None:
     store.write(record(1))
     store.write(record(2, namespace="other"))
@@ -210,6 +220,8 @@ def test_the_root_may_be_a_link(tmp_path: Path) -> None:
         "20260101T000000Z~TFJob~a~u/..~Succeeded.json",
         ".writing-0123",
         "20260101T000000Z~TFJob~a~u~S\n.json",
+        "99999999T999999Z~TFJob~a~u~Succeeded.json",
+        "20260230T000000Z~TFJob~a~u~Succeeded.json",
     ],
 )
 def test_other_files_are_no_entries(file: str) -> None:
