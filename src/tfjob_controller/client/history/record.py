@@ -156,6 +156,8 @@ encode_record = msgspec.json.Encoder().encode
 
 def decode_record(content: bytes) -> Record:
     """Raises ValueError for what is no record."""
+    if not content:
+        raise ValueError("it is not a record: it is empty")
     if len(content) > MAX_RECORD_BYTES:
         raise ValueError(f"the record has more than {MAX_RECORD_BYTES} bytes")
     try:

@@ -136,6 +136,7 @@ def test_a_log_that_unpacks_to_more_is_cut(store: HistoryStore, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
+        (b"", "it is empty"),
         (b"{", "not a record"),
         (b"[" * 100_000, "not a record"),
         (b" " * (MAX_RECORD_BYTES + 1), "more than"),
