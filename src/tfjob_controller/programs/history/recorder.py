@@ -169,7 +169,7 @@ class Recorder:
         try:
             self._record(noted, is_final=is_final)
         except ApiError as error:
-            return self._retry(key, noted, error.message)
+            return self._retry(key, noted, f"the history: {error.message}")
         except Exception as error:  # the storage's libraries have many families of errors
             return self._retry(key, noted, self._redact(str(explain(error, "the history"))))
         self._forget(key, noted, is_final=is_final)
@@ -182,7 +182,7 @@ class Recorder:
             self._count(DROPPED)
             self._forget(key, noted, is_final=True)
             return DONE
-        return Retry(f"the history: {why}", is_error=True)
+        return Retry(why, is_error=True)
 
     def _forget(self, key: str, noted: _Noted, *, is_final: bool) -> None:
         with self._lock:

@@ -187,6 +187,21 @@ def test_a_storage_that_cannot_be_written_delays_the_clean_up_for_a_limited_time
     assert len(stage.suspended) == 1
 
 
+def test_an_error_of_the_storage_names_the_history_once(stage: Stage) -> None:
+    stage.run_job()
+    stage.bench.sync()
+    stage.work()
+    (path,) = stage.folder.rglob("*.json")
+    path.unlink()
+    path.mkdir()
+    stage.start()
+    stage.bench.sync()
+    (outcome,) = stage.work()
+    assert isinstance(outcome, Retry)
+    assert outcome.message.startswith("the history: ")
+    assert outcome.message.count("the history") == 1
+
+
 def test_what_failed_is_recorded_once_the_storage_can_be_written(stage: Stage) -> None:
     break_storage(stage)
     stage.run_job()
