@@ -55,7 +55,7 @@ from tfjob_controller.util.timestamps import format_time
 log = structlog.get_logger(__name__)
 
 NAME = "history"
-# How long the clean-up and the deletion of a job wait for its record.
+# How long the clean-up and the deletion of a job wait for its record, together as long as that fails.
 WAIT_SECONDS = 30.0
 MAX_NOTED = 20_000
 MAX_DELETED_BYTES = 32 * 2**20
@@ -149,7 +149,8 @@ class Recorder:
                 noted = _Noted(history, meta.namespace, meta.name, meta.uid, ended, is_final, now)
                 self._noted[key] = noted
             elif is_final and not noted.is_final:
-                noted.is_final, noted.since = True, now
+                # `since` stays: a job whose first record still fails has waited for both.
+                noted.is_final = True
             if body is not None and noted.body is None:
                 noted.body = body
                 self._deleted_bytes += len(body)

@@ -187,6 +187,19 @@ def test_a_storage_that_cannot_be_written_delays_the_clean_up_for_a_limited_time
     assert len(stage.suspended) == 1
 
 
+def test_the_clean_up_and_the_deletion_wait_once_for_a_storage_that_cannot_be_written(stage: Stage) -> None:
+    break_storage(stage)
+    stage.run_job(ttlSecondsAfterFinished=0)
+    stage.bench.sync()
+    stage.work()
+    stage.bench.clock.advance(WAIT_SECONDS)
+    stage.bench.settle()
+    stage.bench.api.remove(f"{POD_PATH}/{stage.pod('ps-0')}")
+    stage.bench.settle()
+    stage.bench.sync()
+    assert f"{TFJOB_PATH}/example-job" not in stage.bench.api.objects
+
+
 def test_an_error_of_the_storage_names_the_history_once(stage: Stage) -> None:
     stage.run_job()
     stage.bench.sync()
