@@ -74,6 +74,19 @@ def test_a_list_is_more_than_a_page_and_the_newest_come_first(server: S3Server, 
     assert len(HistoryStore(files).contents("team").sizes) == 1001
 
 
+def test_an_empty_object_is_no_record_and_no_log(server: S3Server, bucket: str, files: Filesystem) -> None:
+    store = HistoryStore(files)
+    store.write_log(record(1).entry, LOG, b"hello")
+    store.write(record(1))
+    for key in keys(server, bucket):
+        server.client().put_object(Bucket=bucket, Key=key, Body=b"")
+    with pytest.raises(ValueError, match="it is empty"):
+        store.read(record(1).entry)
+    with pytest.raises(HistoryError, match="it is empty"):
+        History.open(f"s3://{bucket}/prod").job("job-1", "team")
+    assert store.read_log(record(1).entry, LOG) == b""
+
+
 def test_what_another_process_wrote_is_seen_at_once(files: Filesystem) -> None:
     store = HistoryStore(files)
     assert store.entries("team") == []

@@ -25,13 +25,17 @@ def manifest_text(snapshot: Snapshot) -> str:
 
 
 def text_of(body: bytes) -> str:
-    """The JSON of an object as text."""
+    """The JSON of an object as text; of what cannot be decoded, such as a number of any size, why."""
     if is_large(body):
         beginning = body[:_CUT_BYTES].decode("utf-8", "ignore")
         return (
             f"# The first {_CUT_BYTES} of {len(body)} bytes, as JSON: the rest is too large to be shown.\n{beginning}"
         )
-    return str(yaml.dump(msgspec.json.decode(body), Dumper=safe_dumper(), sort_keys=False))
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return f"# The manifest cannot be shown: {error}\n"
+    return str(yaml.dump(value, Dumper=safe_dumper(), sort_keys=False))
 
 
 def is_large(body: bytes) -> bool:

@@ -1,5 +1,7 @@
 """Where a history is kept: a directory, or a prefix of a bucket of S3. Both have the same few calls.
 
+In a directory, no link below the root is followed: whoever can write there leads nobody elsewhere.
+
 Paths are relative to the root, with slashes, and made of parts that `store` has checked. What is written is visible
 completely or not at all. Calls raise whatever the storage raises; `storage.errors.explain` makes one line of it.
 
@@ -9,9 +11,10 @@ Threads: any.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +26,14 @@ from tfjob_controller.storage.uris import StorageUri, parse
 _TEMPORARY = ".writing-"
 # Only the user of the controller reads a directory: manifests and logs may have secrets.
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+
+
+class _NoFolderError(NotADirectoryError):
+    """A link, or a file, where a folder below the root should be."""
+
+
+_ABSENT = (FileNotFoundError, _NoFolderError)
 
 
 class Filesystem(Protocol):
@@ -35,7 +46,7 @@ class Filesystem(Protocol):
         """The names and sizes of the files in a folder, not below; none if it does not exist."""
 
     def tree(self, path: str) -> dict[str, int]:
-        """The paths and sizes of all files below a folder, relative to it."""
+        """The paths and sizes of the files in the folders of a folder, relative to it; not those above and below."""
 
     def read(self, path: str, most: int) -> bytes:
         """The first `most` bytes of a file. Raises FileNotFoundError."""
@@ -45,6 +56,9 @@ class Filesystem(Protocol):
 
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files, and the folders that are empty then; files that do not exist are ignored."""
+
+    def remove_unfinished(self, path: str, before: float) -> None:
+        """Removes what processes that were killed have not finished to write in a folder, before a time in seconds."""
 
 
 def open_filesystem(url: str, environ: Mapping[str, str]) -> Filesystem:
@@ -69,12 +83,12 @@ class Directory:
         return str(self._root)
 
     def folders(self, path: str) -> list[str]:
-        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / path) as entries:
+        with contextlib.suppress(*_ABSENT), self._folder(path) as folder, os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         return []
 
     def files(self, path: str) -> dict[str, int]:
-        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / path) as entries:
+        with contextlib.suppress(*_ABSENT), self._folder(path) as folder, os.scandir(folder) as entries:
             return {
                 entry.name: entry.stat(follow_symlinks=False).st_size
                 for entry in entries
@@ -83,48 +97,95 @@ class Directory:
         return {}
 
     def tree(self, path: str) -> dict[str, int]:
-        found = self.files(path)
-        for folder in self.folders(path):
-            found |= {f"{folder}/{name}": size for name, size in self.tree(f"{path}/{folder}").items()}
-        return found
+        return {
+            f"{folder}/{name}": size
+            for folder in self.folders(path)
+            for name, size in self.files(f"{path}/{folder}").items()
+        }
 
     def read(self, path: str, most: int) -> bytes:
-        # Who can write to the directory must not make a reader follow a link elsewhere.
-        descriptor = os.open(self._root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        parent, _, name = path.rpartition("/")
+        with self._folder(parent) as folder:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as content:
             return content.read(most)
 
     def write(self, path: str, content: bytes) -> None:
-        target = self._root / path
-        self._make_folders(target.parent)
-        part = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
-        try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            part.rename(target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        parent, _, name = path.rpartition("/")
+        part = f"{_TEMPORARY}{secrets.token_hex(8)}"
+        self._make_root()
+        with self._folder(parent, create=True) as folder:
+            try:
+                descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=folder)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(part, dir_fd=folder)
+                raise
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
-            target = self._root / path
-            target.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                target.parent.rmdir()
+            parent, _, name = path.rpartition("/")
+            with contextlib.suppress(*_ABSENT), self._folder(parent) as folder:
+                os.unlink(name, dir_fd=folder)
+            above, _, last = parent.rpartition("/")
+            with contextlib.suppress(OSError), self._folder(above) as folder:
+                os.rmdir(last, dir_fd=folder)
 
-    def _make_folders(self, folder: Path) -> None:
+    def remove_unfinished(self, path: str, before: float) -> None:
+        with contextlib.suppress(*_ABSENT), self._folder(path) as folder, os.scandir(folder) as entries:
+            old = [entry.name for entry in entries if _is_unfinished(entry, before)]
+            self.remove(f"{path}/{name}" for name in old)
+
+    @contextlib.contextmanager
+    def _folder(self, path: str, *, create: bool = False) -> Iterator[int]:
+        """A descriptor of a folder, which is opened part by part: only so no part of the path can be a link."""
+        descriptor = os.open(self._root, _AS_FOLDER)
+        try:
+            for part in Path(path).parts:
+                below = self._open(part, descriptor, create=create)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _open(self, part: str, folder: int, *, create: bool) -> int:
+        try:
+            return os.open(part, _AS_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        except FileNotFoundError:
+            if not create:
+                raise
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                why = f"{part[:100]} is no folder; links are not followed: remove it"
+                raise _NoFolderError(errno.ENOTDIR, why, str(self._root)) from None
+            raise
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, _FOLDER_MODE, dir_fd=folder)
+        return self._open(part, folder, create=False)
+
+    def _make_root(self) -> None:
         """As `mkdir(parents=True)`, which would create the parents for everybody."""
-        missing = []
+        missing, folder = [], self._root
         while not folder.is_dir():
             missing.append(folder)
             folder = folder.parent
         for each in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 each.mkdir(mode=_FOLDER_MODE)
+
+
+def _is_unfinished(entry: os.DirEntry[str], before: float) -> bool:
+    if not (entry.name.startswith(_TEMPORARY) and entry.is_file(follow_symlinks=False)):
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        return entry.stat(follow_symlinks=False).st_mtime < before
+    return False
 
 
 class Bucket:
@@ -154,10 +215,17 @@ class Bucket:
     def tree(self, path: str) -> dict[str, int]:
         below = self._at(path)
         found = self._filesystem.find(below, detail=True)
-        return {name[len(below) + 1 :]: int(info["size"]) for name, info in found.items() if name != below}
+        sizes = {name[len(below) + 1 :]: int(info["size"]) for name, info in found.items() if name != below}
+        return {name: size for name, size in sizes.items() if name.count("/") == 1}
 
     def read(self, path: str, most: int) -> bytes:
-        content: bytes = self._filesystem.cat_file(self._at(path), start=0, end=most)
+        try:
+            content: bytes = self._filesystem.cat_file(self._at(path), start=0, end=most)
+        except OSError as error:
+            # S3 refuses a range of an empty object; the number of that error is that of many.
+            if error.errno == errno.EINVAL and self._filesystem.info(self._at(path), refresh=True).get("size") == 0:
+                return b""
+            raise
         return content
 
     def write(self, path: str, content: bytes) -> None:
@@ -167,6 +235,9 @@ class Bucket:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self._filesystem.rm_file(self._at(path))
+
+    def remove_unfinished(self, path: str, before: float) -> None:
+        """Does nothing: S3 shows no object before it is complete."""
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

@@ -20,9 +20,8 @@ from time import monotonic
 
 from cachetools import LRUCache
 
-from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.history.filesystems import open_filesystem
-from tfjob_controller.client.history.record import Entry, LogFile, Record
+from tfjob_controller.client.history.record import Entry, HistoryError, LogFile, Record
 from tfjob_controller.client.history.store import HistoryStore
 from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.uris import Redactor
@@ -30,10 +29,6 @@ from tfjob_controller.storage.uris import Redactor
 LISTING_SECONDS = 5.0
 # The entries in listings that are kept, and the namespaces that are listed at the same time.
 _KEPT_ENTRIES, _AT_ONCE = 200_000, 8
-
-
-class HistoryError(ClientError):
-    """The history, or a job in it, cannot be read."""
 
 
 class History:
@@ -80,13 +75,18 @@ class History:
 
     def job(self, name: str, namespace: str, *, kind: str = "", uid: str = "") -> Record:
         """The record of the job of that name that ended last, or of that UID."""
+        unreadable: HistoryError | None = None
         for entry in self._entries(namespace):
-            matches = name.startswith(entry.name) and kind.lower() in ("", entry.word)
-            if matches and uid in ("", entry.uid):
+            if not (entry.is_of(name) and kind.lower() in ("", entry.word) and uid in ("", entry.uid)):
+                continue
+            try:
                 record = self.read(entry)
-                if record.name == name:
-                    return record
-        raise HistoryError(f"the history {self} has no job {name} in namespace {namespace}")
+            except HistoryError as error:  # an older job of that name may be readable
+                unreadable = unreadable or error
+                continue
+            if record.name == name:
+                return record
+        raise unreadable or HistoryError(f"the history {self} has no job {name} in namespace {namespace}")
 
     def read(self, entry: Entry) -> Record:
         with self._errors(f"{entry.kind.lower()}/{entry.name} in the history {self}"):

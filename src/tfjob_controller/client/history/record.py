@@ -14,7 +14,9 @@ import msgspec
 
 from tfjob_controller.client.diagnostics.description import Description
 from tfjob_controller.client.diagnostics.timeline import TimelineEntry
+from tfjob_controller.client.errors import ClientError
 from tfjob_controller.kube import nesting
+from tfjob_controller.util.timestamps import parse_time_or_none
 
 # The largest object of the API server has 1.5 MB, and the rest is bounded when it is written.
 MAX_RECORD_BYTES = 8 * 2**20
@@ -30,6 +32,10 @@ _ENTRY = re.compile(
 )
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LOG_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,180}")
+
+
+class HistoryError(ClientError):
+    """The history, or a job in it, cannot be read."""
 
 
 class LogFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -80,9 +86,11 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The object as it was at the end, with its status."""
-        manifest: dict[str, Any] = msgspec.json.decode(nesting.truncate(bytes(self.body)))
-        return manifest
+        """The object as it was at the end, with its status. Raises `HistoryError` for what is no object."""
+        try:
+            return nesting.decode_truncated(_decode_object, bytes(self.body))
+        except msgspec.MsgspecError as error:
+            raise HistoryError(f"the manifest of {self.name[:_NAME_CHARACTERS]} cannot be read: {error}") from None
 
     @property
     def entry(self) -> Entry:
@@ -115,6 +123,10 @@ class Entry:
         ended = _TIME.sub(_TIME_FORM, self.ended)
         return f"{ended}~{self.kind}~{self.name}~{self.uid}~{self.state}.json"
 
+    def is_of(self, name: str) -> bool:
+        """Whether this may be a job of that name: of longer names than an entry has, only the beginning is known."""
+        return name[:_NAME_CHARACTERS] == self.name
+
     @property
     def order(self) -> tuple[str, str]:
         """What lists are sorted by: the time, and the UID, so that the order of equal times is always the same."""
@@ -122,12 +134,14 @@ class Entry:
 
 
 def entry_of(namespace: str, file: str) -> Entry | None:
-    """The entry that a file name describes; None for another file."""
+    """The entry that a file name describes; None for another file, or a time that does not exist."""
     match = _ENTRY.fullmatch(file)
     if match is None:
         return None
     time = match["ended"]
     ended = f"{time[:4]}-{time[4:6]}-{time[6:8]}T{time[9:11]}:{time[11:13]}:{time[13:15]}Z"
+    if parse_time_or_none(ended) is None:
+        return None
     return Entry(namespace, match["kind"], match["name"], match["uid"], match["state"], ended)
 
 
@@ -136,11 +150,14 @@ def is_namespace(name: str) -> bool:
 
 
 _decode = msgspec.json.Decoder(Record).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 encode_record = msgspec.json.Encoder().encode
 
 
 def decode_record(content: bytes) -> Record:
     """Raises ValueError for what is no record."""
+    if not content:
+        raise ValueError("it is not a record: it is empty")
     if len(content) > MAX_RECORD_BYTES:
         raise ValueError(f"the record has more than {MAX_RECORD_BYTES} bytes")
     try:

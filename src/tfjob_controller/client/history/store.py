@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tfjob_controller.client.history.filesystems import Filesystem
 from tfjob_controller.client.history.record import (
@@ -68,12 +69,12 @@ class HistoryStore:
         """Returns all that a namespace has. Takes more requests than `entries`."""
         sizes: dict[Entry, int] = {}
         logs: dict[str, dict[str, int]] = {}
-        for path, size in self._filesystem.tree(f"{_ROOT}/{namespace}").items():
-            folder, _, file = path.partition("/")
-            if folder == "jobs" and (entry := entry_of(namespace, file)) is not None:
+        above = f"{_ROOT}/{namespace}"
+        for file, size in self._filesystem.files(f"{above}/jobs").items():
+            if (entry := entry_of(namespace, file)) is not None:
                 sizes[entry] = size
-            elif folder == "logs":
-                logs.setdefault(file.partition("/")[0], {})[f"{_ROOT}/{namespace}/{path}"] = size
+        for path, size in self._filesystem.tree(f"{above}/logs").items():
+            logs.setdefault(path.partition("/")[0], {})[f"{above}/logs/{path}"] = size
         for entry in sizes:
             sizes[entry] += sum(logs.pop(entry.uid, {}).values())
         return Contents(sizes, {uid: tuple(files) for uid, files in logs.items()})
@@ -112,6 +113,13 @@ class HistoryStore:
         self._filesystem.remove([_path(entry)])
         folder = f"{_ROOT}/{entry.namespace}/logs/{entry.uid}"
         self._filesystem.remove(f"{folder}/{file}" for file in self._filesystem.files(folder))
+
+    def remove_unfinished(self, namespace: str, before: datetime) -> None:
+        """Removes what processes that were killed have not finished to write, before that time."""
+        above = f"{_ROOT}/{namespace}"
+        folders = (f"{above}/logs/{uid}" for uid in self._filesystem.folders(f"{above}/logs"))
+        for folder in (f"{above}/jobs", *folders):
+            self._filesystem.remove_unfinished(folder, before.timestamp())
 
     def remove_files(self, paths: tuple[str, ...]) -> None:
         self._filesystem.remove(paths)

@@ -88,7 +88,7 @@ def _check_flags(parsed: Namespace) -> None:
 
 
 def _is_named(entry: Entry, name: JobName) -> bool:
-    return name.name.startswith(entry.name) and name.kind in ("", entry.word)
+    return entry.is_of(name.name) and name.kind in ("", entry.word)
 
 
 def _print_table(session: Session, parsed: Namespace, entries: list[Entry]) -> None:

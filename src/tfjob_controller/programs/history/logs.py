@@ -1,7 +1,9 @@
 """Reads the ends of the logs of a job's pods, within a time and a number of logs.
 
 The API server gives the last lines of a log, or the first bytes, but not the last bytes. So so many last lines are
-asked for that they usually have a MiB, with a limit of bytes; while they have more than that, fewer are asked for.
+asked for that they usually have a MiB, with a limit of bytes; while the limit is reached, a quarter as many are asked
+for. What comes does not tell how many to ask for: the kubelet counts the pieces, of 16 KiB at most, in which the
+runtime writes a long line.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ MAX_LOGS = 64
 # For all logs of a job.
 LOGS_SECONDS = 15.0
 _REQUEST_SECONDS = 5.0
-_LINES, _TRIES = 20_000, 3
-_READ_BYTES = 2 * MAX_LOG_BYTES
+# Each try has so much less lines than the last one that what it gives below the limit is a MiB or more. The last one
+# asks for 78, which are below the limit in pieces of any runtime.
+_LINES, _FEWER, _TRIES = 20_000, 4, 5
+_READ_BYTES = _FEWER * MAX_LOG_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +99,26 @@ class LogEnds:
                 self.unread.append(f"{len(found) - number} more logs")
                 return
             try:
-                content, is_cut = self._end_of(source)
+                content, is_cut = self._end_of(source, deadline)
             except ApiError as error:
                 self.unread.append(f"the log of {source.replica} ({source.container}): {error.message[:300]}")
                 continue
             if content:
                 yield Log(LogFile(source.replica, source.container, len(content), is_cut), content)
 
-    def _end_of(self, source: LogSource) -> tuple[bytes, bool]:
-        """The last bytes of a log from the beginning of a line, and whether there are more before them."""
-        lines, content = _LINES, b""
-        for _ in range(_TRIES):
+    def _end_of(self, source: LogSource, deadline: float) -> tuple[bytes, bool]:
+        """The last bytes of a log, usually from the beginning of a line, and whether there are more before them."""
+        lines = _LINES
+        content = self._request(source, lines)
+        tries = 1
+        while (is_truncated := len(content) >= _READ_BYTES) and tries < _TRIES and self._clock.monotonic() < deadline:
+            lines //= _FEWER
             content = self._request(source, lines)
-            if len(content) < _READ_BYTES:
-                break
-            # Its end is missing: the lines are long.
-            lines = max(1, min(lines // 2, MAX_LOG_BYTES * content.count(b"\n") // len(content)))
-        is_cut = len(content) > MAX_LOG_BYTES or content.count(b"\n") >= lines
-        if len(content) > MAX_LOG_BYTES:
-            content = content[-MAX_LOG_BYTES:]
-            content = content[content.find(b"\n") + 1 :]
-        return content, is_cut
+            tries += 1
+        if is_truncated:
+            self.unread.append(f"the end of the log of {source.replica} ({source.container}): its lines are too long")
+        is_cut = tries > 1 or len(content) > MAX_LOG_BYTES or content.count(b"\n") >= lines
+        return _last_lines(content), is_cut
 
     def _request(self, source: LogSource, lines: int) -> bytes:
         return self._requester.request(
@@ -131,3 +134,12 @@ class LogEnds:
             timeout_seconds=_REQUEST_SECONDS,
             retry=False,
         )
+
+
+def _last_lines(content: bytes) -> bytes:
+    """The last `MAX_LOG_BYTES`, from the beginning of a line unless that one has most of them."""
+    if len(content) <= MAX_LOG_BYTES:
+        return content
+    content = content[-MAX_LOG_BYTES:]
+    begin = content.find(b"\n") + 1
+    return content[begin:] if begin <= MAX_LOG_BYTES // 2 else content

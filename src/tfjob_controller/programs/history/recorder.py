@@ -55,7 +55,7 @@ from tfjob_controller.util.timestamps import format_time
 log = structlog.get_logger(__name__)
 
 NAME = "history"
-# How long the clean-up and the deletion of a job wait for its record.
+# How long the clean-up and the deletion of a job wait for its record, together as long as that fails.
 WAIT_SECONDS = 30.0
 MAX_NOTED = 20_000
 MAX_DELETED_BYTES = 32 * 2**20
@@ -149,7 +149,8 @@ class Recorder:
                 noted = _Noted(history, meta.namespace, meta.name, meta.uid, ended, is_final, now)
                 self._noted[key] = noted
             elif is_final and not noted.is_final:
-                noted.is_final, noted.since = True, now
+                # `since` stays: a job whose first record still fails has waited for both.
+                noted.is_final = True
             if body is not None and noted.body is None:
                 noted.body = body
                 self._deleted_bytes += len(body)
@@ -169,7 +170,7 @@ class Recorder:
         try:
             self._record(noted, is_final=is_final)
         except ApiError as error:
-            return self._retry(key, noted, error.message)
+            return self._retry(key, noted, f"the history: {error.message}")
         except Exception as error:  # the storage's libraries have many families of errors
             return self._retry(key, noted, self._redact(str(explain(error, "the history"))))
         self._forget(key, noted, is_final=is_final)
@@ -182,7 +183,7 @@ class Recorder:
             self._count(DROPPED)
             self._forget(key, noted, is_final=True)
             return DONE
-        return Retry(f"the history: {why}", is_error=True)
+        return Retry(why, is_error=True)
 
     def _forget(self, key: str, noted: _Noted, *, is_final: bool) -> None:
         with self._lock:
@@ -234,6 +235,7 @@ class Recorder:
         with self._lock:
             index = self._indexes.get(namespace)
         if index is None:
+            self._store.remove_unfinished(namespace, self._clock.now() - _RECENT)
             contents = self._store.contents(namespace)
             recent = format_time(self._clock.now() - _RECENT)
             index = NamespaceIndex(contents, self._limits, recent)

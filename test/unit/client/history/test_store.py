@@ -5,9 +5,13 @@ from __future__ import annotations
 import gzip
 import os
 import stat
+import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tfjob_controller.client.history.filesystems import Directory, open_filesystem
 from tfjob_controller.client.history.reading import LISTING_SECONDS, History, HistoryError
@@ -58,6 +62,43 @@ def test_logs_without_a_record_are_not_listed_but_found_as_leftovers(store: Hist
     assert store.contents("team").leftovers == {}
 
 
+@pytest.mark.parametrize("above", ["deep", "logs/deep"])
+def test_folders_of_any_depth_do_not_keep_a_namespace_from_being_read(
+    store: HistoryStore, tmp_path: Path, above: str
+) -> None:
+    store.write(record())
+    top = tmp_path / "a/history/v1/team" / above
+    top.mkdir(parents=True)
+    folder = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    contents = store.contents("team")
+    assert (list(contents.sizes), contents.leftovers) == ([record().entry], {})
+    subprocess.run(["rm", "-r", top], check=True)  # pytest's own removal is recursive
+
+
+def test_old_files_that_a_killed_process_has_not_finished_are_removed(store: HistoryStore, tmp_path: Path) -> None:
+    store.write(record())
+    store.write_log(record().entry, LOG, b"hello")
+    above, unfinished = tmp_path / "a/history/v1/team", []
+    (above / "logs/uid-2").mkdir()
+    for folder in ("jobs", "logs/uid-1", "logs/uid-2"):
+        for age in (10, 7200):
+            unfinished.append(above / folder / f".writing-{age}")
+            unfinished[-1].write_text("part")
+            os.utime(unfinished[-1], (1e9 - age, 1e9 - age))
+    store.remove_unfinished("team", datetime.fromtimestamp(1e9 - 3600, UTC))
+    assert {path.name for path in unfinished if path.exists()} == {".writing-10"}
+    assert store.read_log(record().entry, LOG) == b"hello"
+    store.remove_unfinished("team", datetime.fromtimestamp(1e9, UTC))
+    assert not any(path.exists() for path in unfinished)
+    assert not (above / "logs/uid-2").exists()
+
+
 def test_a_removed_job_leaves_nothing(store: HistoryStore, tmp_path: Path) -> None:
     store.write_log(record().entry, LOG, b"hello")
     store.write(record())
@@ -95,6 +136,7 @@ def test_a_log_that_unpacks_to_more_is_cut(store: HistoryStore, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
+        (b"", "it is empty"),
         (b"{", "not a record"),
         (b"[" * 100_000, "not a record"),
         (b" " * (MAX_RECORD_BYTES + 1), "more than"),
@@ -109,6 +151,14 @@ def test_what_is_no_record_is_refused(store: HistoryStore, tmp_path: Path, conte
         store.read(record().entry)
     with pytest.raises(HistoryError, match=why):
         History(store).job("train", "team")
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1e999999}', b'"text"', b"[]", b'{"a": "\xff"}', b"null"])
+def test_a_manifest_that_is_none_is_told_in_one_line(store: HistoryStore, body: bytes) -> None:
+    store.write(replace(record(), body=msgspec.Raw(body)))
+    kept = History(store).job("train", "team")
+    with pytest.raises(HistoryError, match=r"^the manifest of train cannot be read: .+$"):
+        _ = kept.manifest
 
 
 def test_a_record_under_the_name_of_another_job_is_refused(store: HistoryStore, tmp_path: Path) -> None:
@@ -132,6 +182,35 @@ def test_a_link_in_the_directory_is_not_followed(store: HistoryStore, tmp_path: 
         store.read(record().entry)
 
 
+@pytest.mark.parametrize("linked", ["v1", "v1/team", "v1/team/jobs", "v1/team/logs", "v1/team/logs/uid-1"])
+def test_a_linked_folder_is_neither_listed_nor_read_nor_written_nor_emptied(
+    store: HistoryStore, tmp_path: Path, linked: str
+) -> None:
+    store.write_log(record().entry, LOG, b"hello")
+    store.write(record())
+    folder, elsewhere = tmp_path / "a/history" / linked, tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    before = sorted(path for path in elsewhere.rglob("*"))
+    assert (store.entries("team") == []) is ("logs" not in linked)
+    assert store.contents("team").leftovers == {} or linked == "v1/team/jobs"
+    store.remove(record().entry)
+    with pytest.raises(NotADirectoryError, match="links are not followed"):
+        store.read(record().entry) if "logs" not in linked else store.read_log(record().entry, LOG)
+    with pytest.raises(NotADirectoryError, match="links are not followed"):
+        store.write(record()) if "logs" not in linked else store.write_log(record().entry, LOG, b"x")
+    assert folder.is_symlink()
+    assert sorted(path for path in elsewhere.rglob("*")) == before
+
+
+def test_the_root_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "root").symlink_to(tmp_path / "volume")
+    store = HistoryStore(Directory(tmp_path / "root"))
+    store.write(record())
+    assert store.read(record().entry) == record()
+
+
 @pytest.mark.parametrize(
     "file",
     [
@@ -142,6 +221,8 @@ def test_a_link_in_the_directory_is_not_followed(store: HistoryStore, tmp_path: 
         "20260101T000000Z~TFJob~a~u/..~Succeeded.json",
         ".writing-0123",
         "20260101T000000Z~TFJob~a~u~S\n.json",
+        "99999999T999999Z~TFJob~a~u~Succeeded.json",
+        "20260230T000000Z~TFJob~a~u~Succeeded.json",
     ],
 )
 def test_other_files_are_no_entries(file: str) -> None:
@@ -199,6 +280,24 @@ def test_of_two_jobs_of_a_name_the_one_that_ended_last_is_read(store: HistorySto
     assert history.job("train", "team", uid="uid-1").uid == "uid-1"
     with pytest.raises(HistoryError, match="has no job trai in namespace team"):
         history.job("trai", "team")
+
+
+def test_jobs_whose_names_are_the_beginning_of_the_name_are_others(store: HistoryStore) -> None:
+    store.write(record(1, name="train"))
+    assert not record(1, name="train").entry.is_of("train-2")
+    with pytest.raises(HistoryError, match="has no job train-2 in namespace team"):
+        History(store).job("train-2", "team")
+    for number, end in enumerate("ab"):
+        store.write(record(number, name="n" * 130 + end))
+    assert History(store).job("n" * 130 + "a", "team").uid == "uid-0"
+
+
+def test_of_two_jobs_of_a_name_the_one_that_can_be_read_is_read(store: HistoryStore, tmp_path: Path) -> None:
+    store.write(record(1))
+    store.write(record(2))
+    (path,) = tmp_path.rglob("*uid-2*.json")
+    path.write_text("{")
+    assert History(store).job("train", "team").uid == "uid-1"
 
 
 def test_a_listing_is_kept_for_some_seconds(store: HistoryStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tfjob_controller.controller.outcome import DONE, RequeueAfter, Retry
 from tfjob_controller.kinds.tfjob.kind import KIND
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.programs.history import recorder as recording
-from tfjob_controller.programs.history.logs import LOGS_SECONDS, MAX_LOGS, LogEnds, LogSource, sources
+from tfjob_controller.programs.history.logs import LOGS_SECONDS, MAX_LOGS, Log, LogEnds, LogSource, sources
 from tfjob_controller.programs.history.namespaceindex import HistoryLimits
 from tfjob_controller.programs.history.recorder import DROPPED, FAILED, RECORDED, REMOVED, WAIT_SECONDS, Recorder
 
@@ -31,6 +32,7 @@ class WithLogs(Answering):
         super().__init__()
         self._api = bench.api
         self.logs: dict[str, bytes] = {}
+        self.piece = 16 * 1024
 
     def answer(self, request: Request) -> bytes:
         if not request.path.endswith("/log"):
@@ -38,8 +40,14 @@ class WithLogs(Answering):
         name = request.path.split("/")[-2]
         if f"{POD_PATH}/{name}" not in self._api.objects:
             raise ApiError(404, "NotFound", f"no pod {name}")
-        lines = self.logs.get(name, b"").splitlines(keepends=True)[-int(request.query["tailLines"]) :]
+        lines = pieces(self.logs.get(name, b""), self.piece)[-int(request.query["tailLines"]) :]
         return b"".join(lines)[: int(request.query["limitBytes"])]
+
+
+def pieces(content: bytes, size: int) -> list[bytes]:
+    """What a kubelet counts as lines: the runtime writes long ones in pieces."""
+    lines = content.splitlines(keepends=True)
+    return [line[begin : begin + size] for line in lines for begin in range(0, len(line), size)]
 
 
 class Stage:
@@ -179,6 +187,34 @@ def test_a_storage_that_cannot_be_written_delays_the_clean_up_for_a_limited_time
     assert len(stage.suspended) == 1
 
 
+def test_the_clean_up_and_the_deletion_wait_once_for_a_storage_that_cannot_be_written(stage: Stage) -> None:
+    break_storage(stage)
+    stage.run_job(ttlSecondsAfterFinished=0)
+    stage.bench.sync()
+    stage.work()
+    stage.bench.clock.advance(WAIT_SECONDS)
+    stage.bench.settle()
+    stage.bench.api.remove(f"{POD_PATH}/{stage.pod('ps-0')}")
+    stage.bench.settle()
+    stage.bench.sync()
+    assert f"{TFJOB_PATH}/example-job" not in stage.bench.api.objects
+
+
+def test_an_error_of_the_storage_names_the_history_once(stage: Stage) -> None:
+    stage.run_job()
+    stage.bench.sync()
+    stage.work()
+    (path,) = stage.folder.rglob("*.json")
+    path.unlink()
+    path.mkdir()
+    stage.start()
+    stage.bench.sync()
+    (outcome,) = stage.work()
+    assert isinstance(outcome, Retry)
+    assert outcome.message.startswith("the history: ")
+    assert outcome.message.count("the history") == 1
+
+
 def test_what_failed_is_recorded_once_the_storage_can_be_written(stage: Stage) -> None:
     break_storage(stage)
     stage.run_job()
@@ -211,11 +247,16 @@ def test_the_next_process_records_what_the_last_one_did_not(stage: Stage) -> Non
     leftover = LogFile("ps-0", "tensorflow", 1)
     dead = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "gone", "uid-of-a-crash", "Failed", "2026-01-01T00:00:00Z")
     stage.store.write_log(dead.entry, leftover, b"x")
+    unfinished = stage.folder / "v1" / NAMESPACE / "jobs" / ".writing-0"
+    unfinished.parent.mkdir(exist_ok=True)
+    unfinished.write_text("part")
+    os.utime(unfinished, (0, 0))
     stage.start()
     stage.bench.sync()
     stage.work()
     assert [log.replica for log in stage.record().logs] == ["master-0", "ps-0"]
     assert stage.store.contents(NAMESPACE).leftovers == {}
+    assert not unfinished.exists()
 
 
 def test_a_process_that_ends_between_both_records_is_continued_by_the_next_one(stage: Stage) -> None:
@@ -328,6 +369,39 @@ def test_of_a_long_log_the_last_whole_lines_are_kept(stage: Stage, line: bytes) 
     assert len(log.content) > MAX_LOG_BYTES // 3
     assert log.content.endswith(b"%d %s\n" % (count - 1, line))
     assert log.content.split(b" ")[0].isdigit()
+
+
+def end_of_log(stage: Stage, content: bytes) -> tuple[Log, list[str]]:
+    stage.api.logs[stage.pod("ps-0")] = content
+    ends = LogEnds(stage.api, NAMESPACE, stage.bench.clock)
+    (log,) = ends.read([LogSource(stage.pod("ps-0"), "ps-0", "tensorflow")])
+    return log, ends.unread
+
+
+@pytest.mark.parametrize("lines", [[5_000_000], [100_000] * 60, [10] * 100_000 + [5_000_000], [5_000_000] + [20] * 9])
+def test_of_a_log_with_long_lines_a_mebibyte_is_kept_and_it_is_marked_as_cut(stage: Stage, lines: list[int]) -> None:
+    stage.run_job()
+    content = b"".join(b"x" * length + b"\n" for length in lines)
+    log, unread = end_of_log(stage, content)
+    assert log.file.is_cut
+    assert len(log.content) > 0.85 * MAX_LOG_BYTES
+    assert content.endswith(log.content)
+    assert unread == []
+
+
+def test_a_log_whose_end_cannot_be_reached_keeps_what_was_read_and_is_named(stage: Stage) -> None:
+    stage.run_job()
+    stage.api.piece = 10 * MAX_LOG_BYTES
+    log, unread = end_of_log(stage, b"x" * 9 * MAX_LOG_BYTES + b"\n")
+    assert (log.file.size, log.file.is_cut) == (MAX_LOG_BYTES, True)
+    assert unread == ["the end of the log of ps-0 (tensorflow): its lines are too long"]
+
+
+def test_a_log_that_fits_is_not_marked_as_cut(stage: Stage) -> None:
+    stage.run_job()
+    content = b"x" * 400_000 + b"\n" + b"y" * 30 + b"\n"
+    log, unread = end_of_log(stage, content)
+    assert (log.content, log.file.is_cut, unread) == (content, False, [])
 
 
 def test_the_logs_of_a_job_are_bounded_in_number_and_time(stage: Stage) -> None:
