@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tfjob_controller.storage.errors import StorageError
 from tfjob_controller.storage.objectstore import root_of
@@ -25,6 +25,13 @@ _TEMPORARY = ".writing-"
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 
 
+class Stored(NamedTuple):
+    """A file: its bytes, and when it was written, in seconds since 1970."""
+
+    size: int
+    written: float
+
+
 class Filesystem(Protocol):
     """See the module."""
 
@@ -34,8 +41,8 @@ class Filesystem(Protocol):
     def files(self, path: str) -> dict[str, int]:
         """The names and sizes of the files in a folder, not below; none if it does not exist."""
 
-    def tree(self, path: str) -> dict[str, int]:
-        """The paths and sizes of all files below a folder, relative to it."""
+    def tree(self, path: str) -> dict[str, Stored]:
+        """All files below a folder, by their paths relative to it."""
 
     def read(self, path: str, most: int) -> bytes:
         """The first `most` bytes of a file. Raises FileNotFoundError."""
@@ -74,18 +81,24 @@ class Directory:
         return []
 
     def files(self, path: str) -> dict[str, int]:
-        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / path) as entries:
-            return {
-                entry.name: entry.stat(follow_symlinks=False).st_size
-                for entry in entries
-                if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY)
-            }
-        return {}
+        return {name: stored.size for name, stored in self._stored(path).items()}
 
-    def tree(self, path: str) -> dict[str, int]:
-        found = self.files(path)
+    def tree(self, path: str) -> dict[str, Stored]:
+        found = self._stored(path)
         for folder in self.folders(path):
-            found |= {f"{folder}/{name}": size for name, size in self.tree(f"{path}/{folder}").items()}
+            found |= {f"{folder}/{name}": stored for name, stored in self.tree(f"{path}/{folder}").items()}
+        return found
+
+    def _stored(self, path: str) -> dict[str, Stored]:
+        found: dict[str, Stored] = {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / path) as entries:
+            for entry in entries:
+                if not entry.is_file(follow_symlinks=False) or entry.name.startswith(_TEMPORARY):
+                    continue
+                # A file that is removed meanwhile says nothing about the others.
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    found[entry.name] = Stored(status.st_size, status.st_mtime)
         return found
 
     def read(self, path: str, most: int) -> bytes:
@@ -151,10 +164,14 @@ class Bucket:
             return []
         return listed
 
-    def tree(self, path: str) -> dict[str, int]:
+    def tree(self, path: str) -> dict[str, Stored]:
         below = self._at(path)
         found = self._filesystem.find(below, detail=True)
-        return {name[len(below) + 1 :]: int(info["size"]) for name, info in found.items() if name != below}
+        return {
+            name[len(below) + 1 :]: Stored(int(info["size"]), info["LastModified"].timestamp())
+            for name, info in found.items()
+            if name != below
+        }
 
     def read(self, path: str, most: int) -> bytes:
         content: bytes = self._filesystem.cat_file(self._at(path), start=0, end=most)

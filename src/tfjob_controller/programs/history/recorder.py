@@ -234,9 +234,10 @@ class Recorder:
         with self._lock:
             index = self._indexes.get(namespace)
         if index is None:
-            contents = self._store.contents(namespace)
-            recent = format_time(self._clock.now() - _RECENT)
-            index = NamespaceIndex(contents, self._limits, recent)
+            recent = self._clock.now() - _RECENT
+            # The last leader may still be writing the logs of a job that it records next.
+            contents = self._store.contents(namespace, left_before=recent.timestamp())
+            index = NamespaceIndex(contents, self._limits, format_time(recent))
             for paths in contents.leftovers.values():
                 self._store.remove_files(paths)
             with self._lock:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,29 @@ def test_logs_without_a_record_are_not_listed_but_found_as_leftovers(store: Hist
     (paths,) = contents.leftovers.values()
     store.remove_files(paths)
     assert store.contents("team").leftovers == {}
+
+
+def test_a_file_that_vanishes_during_a_listing_hides_no_other(
+    store: HistoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        store.write(record(number))
+        store.write_log(record(number).entry, LOG, b"hello")
+    (vanishing,) = tmp_path.rglob("*~uid-2~*")
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def scanned(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(path) as entries:
+            found = list(entries)
+        if path == vanishing.parent:
+            vanishing.unlink(missing_ok=True)
+        yield iter(found)
+
+    monkeypatch.setattr(os, "scandir", scanned)
+    contents = store.contents("team")
+    assert sorted(entry.uid for entry in contents.sizes) == ["uid-0", "uid-1", "uid-3", "uid-4"]
+    assert list(contents.leftovers) == ["uid-2"]
 
 
 def test_a_removed_job_leaves_nothing(store: HistoryStore, tmp_path: Path) -> None:
