@@ -142,8 +142,7 @@ class Recorder:
                 return 0.0
             noted = self._noted.get(key)
             if noted is None:
-                size = len(body or b"")
-                if len(self._noted) >= MAX_NOTED or self._deleted_bytes + size > MAX_DELETED_BYTES:
+                if len(self._noted) >= MAX_NOTED or not self._has_room(body):
                     self._count(DROPPED)
                     return 0.0
                 noted = _Noted(history, meta.namespace, meta.name, meta.uid, ended, is_final, now)
@@ -151,11 +150,17 @@ class Recorder:
             elif is_final and not noted.is_final:
                 noted.is_final, noted.since = True, now
             if body is not None and noted.body is None:
+                if not self._has_room(body):
+                    self._count(DROPPED)
+                    return 0.0
                 noted.body = body
                 self._deleted_bytes += len(body)
             seconds = max(0.0, noted.since + WAIT_SECONDS - now)
         self.queue.add(key, HIGH if body is not None else LOW if is_final else NORMAL)
         return seconds
+
+    def _has_room(self, body: bytes | None) -> bool:
+        return self._deleted_bytes + len(body or b"") <= MAX_DELETED_BYTES
 
     # The thread
 

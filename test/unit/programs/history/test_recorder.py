@@ -283,6 +283,19 @@ def test_more_jobs_than_can_be_noted_are_dropped_and_continue(stage: Stage, monk
     assert len(stage.suspended) == 1
 
 
+def test_the_last_states_of_deleted_jobs_are_bounded_also_of_jobs_that_wait_for_their_record(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MAX_DELETED_BYTES", 10)
+    stage.run_job()
+    stage.bench.sync()
+    job = stage.bench.tfjobs.jobs.store.get(KEY)
+    assert job is not None
+    stage.bench.history.record_deletion(job)
+    assert stage.recorder.statistics()["deleted_bytes"] == 0
+    assert stage.counts == [DROPPED]
+
+
 def test_jobs_of_a_namespace_wait_for_few_of_another(stage: Stage) -> None:
     stage.run_job()
     job = stage.bench.tfjobs.jobs.store.get(KEY)
