@@ -168,16 +168,16 @@ class Recorder:
         """Records the job of a key of the queue."""
         with self._lock:
             noted = self._noted.get(key)
-        if noted is None:
-            return DONE
-        is_final = noted.is_final
+            if noted is None:
+                return DONE
+            is_final, body = noted.is_final, noted.body
         try:
-            self._record(noted, is_final=is_final)
+            self._record(noted, body, is_final=is_final)
         except ApiError as error:
             return self._retry(key, noted, error.message)
         except Exception as error:  # the storage's libraries have many families of errors
             return self._retry(key, noted, self._redact(str(explain(error, "the history"))))
-        self._forget(key, noted, is_final=is_final)
+        self._forget(key, noted, body, is_final=is_final)
         return DONE
 
     def _retry(self, key: str, noted: _Noted, why: str) -> Outcome:
@@ -185,28 +185,29 @@ class Recorder:
         if noted.body is not None and self.queue.num_requeues(key) + 1 >= _TRIES:
             log.warning("job not recorded: it is deleted, and the history cannot be written", error=why)
             self._count(DROPPED)
-            self._forget(key, noted, is_final=True)
+            self._forget(key, noted, noted.body, is_final=True)
             return DONE
         return Retry(f"the history: {why}", is_error=True)
 
-    def _forget(self, key: str, noted: _Noted, *, is_final: bool) -> None:
+    def _forget(self, key: str, noted: _Noted, body: bytes | None, *, is_final: bool) -> None:
         with self._lock:
             # What was noted meanwhile is due next.
-            if noted.is_final == is_final:
+            if noted.is_final == is_final and noted.body is body:
                 self._noted.pop(key, None)
                 self._deleted_bytes -= len(noted.body or b"")
         noted.history.enqueue(f"{noted.namespace}/{noted.name}")
 
-    def _record(self, noted: _Noted, *, is_final: bool) -> None:
+    def _record(self, noted: _Noted, last: bytes | None, *, is_final: bool) -> None:
         index = self._index_of(noted.namespace)
-        if _is_done(index, noted.uid, noted.ended, is_final=is_final and noted.body is None):
+        if _is_done(index, noted.uid, noted.ended, is_final=is_final and last is None):
             return
         before = self._read(index.entry(noted.uid))
         if before is not None and before.phase in END_PHASES:
-            index.put(before.entry, 0, is_final=True)
+            with self._lock:
+                index.put(before.entry, 0, is_final=True)
             return
         kind, resource = noted.history.client_kind, noted.history.kind.resource
-        body = live_job(self._requester, resource, noted.namespace, noted.name, noted.uid) or noted.body
+        body = live_job(self._requester, resource, noted.namespace, noted.name, noted.uid) or last
         if body is None:
             return  # its deletion is noted next, with its last state
         case = collect(self._requester, kind, body, gangs=self._gangs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,14 @@ class WithLogs(Answering):
         super().__init__()
         self._api = bench.api
         self.logs: dict[str, bytes] = {}
+        # Called once, when the API server has been asked for jobs and its answer is on its way.
+        self.meanwhile: Callable[[], object] | None = None
 
     def answer(self, request: Request) -> bytes:
+        if request.path == TFJOB_PATH and self.meanwhile is not None:
+            content, meanwhile, self.meanwhile = self._api.answer(request), self.meanwhile, None
+            meanwhile()
+            return content
         if not request.path.endswith("/log"):
             return self._api.answer(request)
         name = request.path.split("/")[-2]
@@ -258,6 +265,26 @@ def test_a_job_that_is_deleted_while_it_runs_is_recorded_in_its_last_state(stage
     assert (record.state, record.phase, record.api_version) == ("Deleted", "Running", "kubeflow.org/v1alpha1")
     assert record.manifest["spec"]["replicaSpecs"][0]["tfReplicaType"] == "MASTER"
     assert len(record.logs) == 1
+
+
+def test_a_deletion_that_is_told_while_the_job_is_found_to_be_gone_is_recorded(stage: Stage) -> None:
+    stage.run_job()
+    stage.bench.sync()
+    stage.work()
+    stage.bench.settle()
+    stage.bench.api.remove(f"{POD_PATH}/{stage.pod('ps-0')}")
+    stage.bench.settle()
+    job = stage.bench.tfjobs.jobs.store.get(KEY)
+    assert job is not None
+    shutil.rmtree(stage.folder)
+    stage.start()
+    stage.bench.sync()
+    stage.bench.api.remove(f"{TFJOB_PATH}/example-job")
+    stage.api.meanwhile = lambda: stage.bench.history.record_deletion(job)
+    assert stage.work() == [DONE]
+    stage.work()
+    assert stage.record().phase == "Done"
+    assert stage.recorder.statistics()["deleted_bytes"] == stage.recorder.statistics()["noted"] == 0
 
 
 def test_a_deleted_job_is_given_up_after_some_failures_and_takes_no_memory(stage: Stage) -> None:
