@@ -13,7 +13,15 @@ import pytest
 
 from tfjob_controller.client.history.filesystems import Directory, open_filesystem
 from tfjob_controller.client.history.reading import LISTING_SECONDS, History, HistoryError
-from tfjob_controller.client.history.record import MAX_LOG_BYTES, MAX_RECORD_BYTES, Entry, LogFile, Record, entry_of
+from tfjob_controller.client.history.record import (
+    MAX_LOG_BYTES,
+    MAX_RECORD_BYTES,
+    Entry,
+    LogFile,
+    Record,
+    entry_of,
+    lines_of,
+)
 from tfjob_controller.client.history.store import HistoryStore
 from tfjob_controller.storage.errors import StorageError
 
@@ -244,3 +252,16 @@ def test_a_record_that_was_removed_meanwhile_is_told(store: HistoryStore) -> Non
     store.remove(entry)
     with pytest.raises(HistoryError, match="it was removed"):
         history.read(entry)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"a\nb", [b"a", b"b"]),
+        (b"a\n\n", [b"a", b""]),
+        (b"10%\r20%\x0b\x0c\x1c\xc2\x85\n", [b"10%\r20%\x0b\x0c\x1c\xc2\x85"]),
+    ],
+)
+def test_only_a_line_feed_ends_a_line_of_a_log(content: bytes, lines: list[bytes]) -> None:
+    assert lines_of(content) == lines
