@@ -10,8 +10,8 @@ import pytest
 
 from helpers.s3server import SECRET_KEY, S3Server
 from tfjob_controller.client.history.filesystems import Filesystem, open_filesystem
-from tfjob_controller.client.history.reading import History, HistoryError
-from tfjob_controller.client.history.record import MAX_LOG_BYTES, LogFile, Record
+from tfjob_controller.client.history.reading import History
+from tfjob_controller.client.history.record import MAX_LOG_BYTES, HistoryError, LogFile, Record
 from tfjob_controller.client.history.store import HistoryStore
 
 LOG = LogFile("master-0", "tensorflow", 5)

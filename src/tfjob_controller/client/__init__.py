@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         JobFailedError,
         WaitTimeoutError,
     )
-    from tfjob_controller.client.history.reading import History, HistoryError
+    from tfjob_controller.client.history.reading import History
+    from tfjob_controller.client.history.record import HistoryError
     from tfjob_controller.client.job import Job, Jobs
     from tfjob_controller.client.kinds import Snapshot
     from tfjob_controller.client.logstreams import LogLine

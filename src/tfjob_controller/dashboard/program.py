@@ -9,7 +9,8 @@ from pathlib import Path
 import structlog
 
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.history.reading import History, HistoryError
+from tfjob_controller.client.history.reading import History
+from tfjob_controller.client.history.record import HistoryError
 from tfjob_controller.client.liveuse.prometheus import Prometheus
 from tfjob_controller.dashboard.server import serve_all_users
 from tfjob_controller.dashboard.tokens import TokenUsers

@@ -4,6 +4,7 @@
 people and programs read. The controller writes it (`programs/history`). Start with `store.py`.
 """
 
-from tfjob_controller.client.history.reading import History, HistoryError
+from tfjob_controller.client.history.reading import History
+from tfjob_controller.client.history.record import HistoryError
 
 __all__ = ["History", "HistoryError"]

@@ -16,17 +16,14 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tfjob_controller.storage.errors import StorageError
-from tfjob_controller.storage.objectstore import root_of
-from tfjob_controller.storage.s3 import connect
 from tfjob_controller.storage.uris import StorageUri, parse
 
 _TEMPORARY = ".writing-"
 # Only the user of the controller reads a directory: manifests and logs may have secrets.
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
-_AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 class _NoFolderError(NotADirectoryError):
@@ -34,6 +31,13 @@ class _NoFolderError(NotADirectoryError):
 
 
 _ABSENT = (FileNotFoundError, _NoFolderError)
+
+
+class Stored(NamedTuple):
+    """A file: its bytes, and when it was written, in seconds since 1970."""
+
+    size: int
+    written: float
 
 
 class Filesystem(Protocol):
@@ -45,8 +49,8 @@ class Filesystem(Protocol):
     def files(self, path: str) -> dict[str, int]:
         """The names and sizes of the files in a folder, not below; none if it does not exist."""
 
-    def tree(self, path: str) -> dict[str, int]:
-        """The paths and sizes of the files in the folders of a folder, relative to it; not those above and below."""
+    def tree(self, path: str) -> dict[str, Stored]:
+        """The files in the folders of a folder, by their paths relative to it; not those above and below."""
 
     def read(self, path: str, most: int) -> bytes:
         """The first `most` bytes of a file. Raises FileNotFoundError."""
@@ -64,13 +68,19 @@ class Filesystem(Protocol):
 def open_filesystem(url: str, environ: Mapping[str, str]) -> Filesystem:
     """The filesystem at a directory, a file:// URI or an s3:// URI. Raises StorageError."""
     if "://" not in url:
-        return Directory(Path(url).absolute())
+        return _directory(Path(url).absolute())
     uri = parse(url)
     if uri.scheme == "file":
-        return Directory(Path("/" + uri.path.strip("/")))
+        return _directory(Path("/" + uri.path.strip("/")))
     if uri.scheme == "s3":
         return Bucket(uri, environ)
     raise StorageError(f"{uri}: a history is kept in a directory or at s3://bucket/prefix")
+
+
+def _directory(root: Path) -> Directory:
+    if not hasattr(os, "O_DIRECTORY"):
+        raise StorageError("a history in a directory needs Linux or macOS; use s3://bucket/prefix")
+    return Directory(root)
 
 
 class Directory:
@@ -88,20 +98,26 @@ class Directory:
         return []
 
     def files(self, path: str) -> dict[str, int]:
-        with contextlib.suppress(*_ABSENT), self._folder(path) as folder, os.scandir(folder) as entries:
-            return {
-                entry.name: entry.stat(follow_symlinks=False).st_size
-                for entry in entries
-                if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY)
-            }
-        return {}
+        return {name: stored.size for name, stored in self._stored(path).items()}
 
-    def tree(self, path: str) -> dict[str, int]:
+    def tree(self, path: str) -> dict[str, Stored]:
         return {
-            f"{folder}/{name}": size
+            f"{folder}/{name}": stored
             for folder in self.folders(path)
-            for name, size in self.files(f"{path}/{folder}").items()
+            for name, stored in self._stored(f"{path}/{folder}").items()
         }
+
+    def _stored(self, path: str) -> dict[str, Stored]:
+        files: dict[str, Stored] = {}
+        with contextlib.suppress(*_ABSENT), self._folder(path) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file(follow_symlinks=False) or entry.name.startswith(_TEMPORARY):
+                    continue
+                # A file that is removed meanwhile says nothing about the others.
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    files[entry.name] = Stored(status.st_size, status.st_mtime)
+        return files
 
     def read(self, path: str, most: int) -> bytes:
         parent, _, name = path.rpartition("/")
@@ -144,7 +160,7 @@ class Directory:
     @contextlib.contextmanager
     def _folder(self, path: str, *, create: bool = False) -> Iterator[int]:
         """A descriptor of a folder, which is opened part by part: only so no part of the path can be a link."""
-        descriptor = os.open(self._root, _AS_FOLDER)
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for part in Path(path).parts:
                 below = self._open(part, descriptor, create=create)
@@ -156,7 +172,7 @@ class Directory:
 
     def _open(self, part: str, folder: int, *, create: bool) -> int:
         try:
-            return os.open(part, _AS_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            return os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         except FileNotFoundError:
             if not create:
                 raise
@@ -192,6 +208,10 @@ class Bucket:
     """See `Filesystem`. A listing takes one request for each thousand objects."""
 
     def __init__(self, uri: StorageUri, environ: Mapping[str, str]) -> None:
+        # These need modules that Windows lacks.
+        from tfjob_controller.storage.objectstore import root_of
+        from tfjob_controller.storage.s3 import connect
+
         self._root = root_of(uri)
         self._uri = uri
         self._filesystem = connect(environ, keeps_listings=False)
@@ -212,11 +232,14 @@ class Bucket:
             return []
         return listed
 
-    def tree(self, path: str) -> dict[str, int]:
+    def tree(self, path: str) -> dict[str, Stored]:
         below = self._at(path)
         found = self._filesystem.find(below, detail=True)
-        sizes = {name[len(below) + 1 :]: int(info["size"]) for name, info in found.items() if name != below}
-        return {name: size for name, size in sizes.items() if name.count("/") == 1}
+        return {
+            name[len(below) + 1 :]: Stored(int(info["size"]), info["LastModified"].timestamp())
+            for name, info in found.items()
+            if name != below and name[len(below) + 1 :].count("/") == 1
+        }
 
     def read(self, path: str, most: int) -> bytes:
         try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from time import monotonic
 
@@ -41,6 +41,7 @@ class History:
         self._redact = redact
         self._seconds = seconds
         self._lock = threading.Lock()
+        self._pending: dict[str, Future[Sequence[Entry]]] = {}
         self._listings: LRUCache[str, tuple[float, Sequence[Entry]]] = LRUCache(
             _KEPT_ENTRIES, getsizeof=lambda kept: len(kept[1]) + 1
         )
@@ -111,13 +112,29 @@ class History:
     def _entries(self, namespace: str) -> Sequence[Entry]:
         with self._lock:
             kept = self._listings.get(namespace)
-        if kept is not None and self._seconds() - kept[0] < LISTING_SECONDS:
-            return kept[1]
-        with self._errors(str(self)):
-            entries = tuple(self._store.entries(namespace))
-        with self._lock:
-            self._listings[namespace] = self._seconds(), entries
+            if kept is not None and self._seconds() - kept[0] < LISTING_SECONDS:
+                return kept[1]
+            # Whoever asks meanwhile waits for the same listing.
+            if (other := self._pending.get(namespace)) is None:
+                mine = self._pending[namespace] = Future[Sequence[Entry]]()
+        if other is not None:
+            return other.result()
+        try:
+            with self._errors(str(self)):
+                entries = tuple(self._store.entries(namespace))
+        except BaseException as error:
+            self._end(namespace)
+            mine.set_exception(error)
+            raise
+        self._end(namespace, entries)
+        mine.set_result(entries)
         return entries
+
+    def _end(self, namespace: str, entries: Sequence[Entry] | None = None) -> None:
+        with self._lock:
+            del self._pending[namespace]
+            if entries is not None:
+                self._listings[namespace] = self._seconds(), entries
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

@@ -149,6 +149,11 @@ def is_namespace(name: str) -> bool:
     return _NAMESPACE.fullmatch(name) is not None
 
 
+def lines_of(log: bytes) -> list[bytes]:
+    """The lines of a log without their ends. Only LF ends a line, as in kubelets; programs print other separators."""
+    return log.removesuffix(b"\n").split(b"\n") if log else []
+
+
 _decode = msgspec.json.Decoder(Record).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 encode_record = msgspec.json.Encoder().encode

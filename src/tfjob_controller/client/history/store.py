@@ -11,12 +11,13 @@ Threads: any.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tfjob_controller.client.history.filesystems import Filesystem
+from tfjob_controller.client.history.filesystems import Filesystem, Stored
 from tfjob_controller.client.history.record import (
     MAX_LOG_BYTES,
     MAX_RECORD_BYTES,
@@ -65,19 +66,27 @@ class HistoryStore:
         newest = {entry.uid: entry for entry in sorted(entries, key=lambda entry: entry.order)}
         return sorted(newest.values(), key=lambda entry: entry.order, reverse=True)[:MAX_ENTRIES]
 
-    def contents(self, namespace: str) -> Contents:
-        """Returns all that a namespace has. Takes more requests than `entries`."""
+    def contents(self, namespace: str, *, left_before: float = math.inf) -> Contents:
+        """Returns all that a namespace has. Takes more requests than `entries`.
+
+        `left_before`, in seconds since 1970, is when leftovers were written at the latest: logs precede their record.
+        """
         sizes: dict[Entry, int] = {}
-        logs: dict[str, dict[str, int]] = {}
+        logs: dict[str, dict[str, Stored]] = {}
         above = f"{_ROOT}/{namespace}"
         for file, size in self._filesystem.files(f"{above}/jobs").items():
             if (entry := entry_of(namespace, file)) is not None:
                 sizes[entry] = size
-        for path, size in self._filesystem.tree(f"{above}/logs").items():
-            logs.setdefault(path.partition("/")[0], {})[f"{above}/logs/{path}"] = size
+        for path, stored in self._filesystem.tree(f"{above}/logs").items():
+            logs.setdefault(path.partition("/")[0], {})[f"{above}/logs/{path}"] = stored
         for entry in sizes:
-            sizes[entry] += sum(logs.pop(entry.uid, {}).values())
-        return Contents(sizes, {uid: tuple(files) for uid, files in logs.items()})
+            sizes[entry] += sum(stored.size for stored in logs.pop(entry.uid, {}).values())
+        leftovers = {
+            uid: tuple(files)
+            for uid, files in logs.items()
+            if max(stored.written for stored in files.values()) < left_before
+        }
+        return Contents(sizes, leftovers)
 
     def read(self, entry: Entry) -> Record:
         record = decode_record(self._filesystem.read(_path(entry), MAX_RECORD_BYTES + 1))

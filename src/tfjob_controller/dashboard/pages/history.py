@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.history.reading import History, HistoryError
-from tfjob_controller.client.history.record import DELETED, Entry, LogFile, Record
+from tfjob_controller.client.history.reading import History
+from tfjob_controller.client.history.record import DELETED, Entry, HistoryError, LogFile, Record
 from tfjob_controller.client.kinds import OWN_KINDS, recorded_resource
 from tfjob_controller.dashboard.manifesttext import text_of
 from tfjob_controller.dashboard.metrichistory import MetricSeries, logged_series

@@ -98,7 +98,7 @@ def refusals(
         if not why and monotonic() >= deadline:
             why = f"the jobs before it took {MAX_SECONDS:.0f} seconds"
         if why:
-            yield Refusal(chosen, f"not tried: {why}")
+            yield Refusal(chosen, f"not tried: {why}", is_gone=False)
             continue
         try:
             job = user.client.job(chosen.name, chosen.kind, chosen.namespace)

@@ -159,7 +159,9 @@ def _chosen(record: Record, parsed: Namespace) -> list[LogFile]:
 
 
 def _print_log(content: bytes, parsed: Namespace, prefix: str) -> None:
-    lines = content.splitlines()
+    from tfjob_controller.client.history.record import lines_of
+
+    lines = lines_of(content)
     if parsed.since:
         first = datetime.now(UTC) - timedelta(seconds=parsed.since)
         lines = [line for line in lines if _is_since(line, first)]

@@ -142,8 +142,7 @@ class Recorder:
                 return 0.0
             noted = self._noted.get(key)
             if noted is None:
-                size = len(body or b"")
-                if len(self._noted) >= MAX_NOTED or self._deleted_bytes + size > MAX_DELETED_BYTES:
+                if len(self._noted) >= MAX_NOTED or not self._has_room(body):
                     self._count(DROPPED)
                     return 0.0
                 noted = _Noted(history, meta.namespace, meta.name, meta.uid, ended, is_final, now)
@@ -152,11 +151,17 @@ class Recorder:
                 # `since` stays: a job whose first record still fails has waited for both.
                 noted.is_final = True
             if body is not None and noted.body is None:
+                if not self._has_room(body):
+                    self._count(DROPPED)
+                    return 0.0
                 noted.body = body
                 self._deleted_bytes += len(body)
             seconds = max(0.0, noted.since + WAIT_SECONDS - now)
         self.queue.add(key, HIGH if body is not None else LOW if is_final else NORMAL)
         return seconds
+
+    def _has_room(self, body: bytes | None) -> bool:
+        return self._deleted_bytes + len(body or b"") <= MAX_DELETED_BYTES
 
     # The thread
 
@@ -164,16 +169,16 @@ class Recorder:
         """Records the job of a key of the queue."""
         with self._lock:
             noted = self._noted.get(key)
-        if noted is None:
-            return DONE
-        is_final = noted.is_final
+            if noted is None:
+                return DONE
+            is_final, body = noted.is_final, noted.body
         try:
-            self._record(noted, is_final=is_final)
+            self._record(noted, body, is_final=is_final)
         except ApiError as error:
             return self._retry(key, noted, f"the history: {error.message}")
         except Exception as error:  # the storage's libraries have many families of errors
             return self._retry(key, noted, self._redact(str(explain(error, "the history"))))
-        self._forget(key, noted, is_final=is_final)
+        self._forget(key, noted, body, is_final=is_final)
         return DONE
 
     def _retry(self, key: str, noted: _Noted, why: str) -> Outcome:
@@ -181,28 +186,29 @@ class Recorder:
         if noted.body is not None and self.queue.num_requeues(key) + 1 >= _TRIES:
             log.warning("job not recorded: it is deleted, and the history cannot be written", error=why)
             self._count(DROPPED)
-            self._forget(key, noted, is_final=True)
+            self._forget(key, noted, noted.body, is_final=True)
             return DONE
         return Retry(why, is_error=True)
 
-    def _forget(self, key: str, noted: _Noted, *, is_final: bool) -> None:
+    def _forget(self, key: str, noted: _Noted, body: bytes | None, *, is_final: bool) -> None:
         with self._lock:
             # What was noted meanwhile is due next.
-            if noted.is_final == is_final:
+            if noted.is_final == is_final and noted.body is body:
                 self._noted.pop(key, None)
                 self._deleted_bytes -= len(noted.body or b"")
         noted.history.enqueue(f"{noted.namespace}/{noted.name}")
 
-    def _record(self, noted: _Noted, *, is_final: bool) -> None:
+    def _record(self, noted: _Noted, last: bytes | None, *, is_final: bool) -> None:
         index = self._index_of(noted.namespace)
-        if _is_done(index, noted.uid, noted.ended, is_final=is_final and noted.body is None):
+        if _is_done(index, noted.uid, noted.ended, is_final=is_final and last is None):
             return
         before = self._read(index.entry(noted.uid))
         if before is not None and before.phase in END_PHASES:
-            index.put(before.entry, 0, is_final=True)
+            with self._lock:
+                index.put(before.entry, 0, is_final=True)
             return
         kind, resource = noted.history.client_kind, noted.history.kind.resource
-        body = live_job(self._requester, resource, noted.namespace, noted.name, noted.uid) or noted.body
+        body = live_job(self._requester, resource, noted.namespace, noted.name, noted.uid) or last
         if body is None:
             return  # its deletion is noted next, with its last state
         case = collect(self._requester, kind, body, gangs=self._gangs)
@@ -235,10 +241,11 @@ class Recorder:
         with self._lock:
             index = self._indexes.get(namespace)
         if index is None:
-            self._store.remove_unfinished(namespace, self._clock.now() - _RECENT)
-            contents = self._store.contents(namespace)
-            recent = format_time(self._clock.now() - _RECENT)
-            index = NamespaceIndex(contents, self._limits, recent)
+            recent = self._clock.now() - _RECENT
+            self._store.remove_unfinished(namespace, recent)
+            # The last leader may still be writing the logs of a job that it records next.
+            contents = self._store.contents(namespace, left_before=recent.timestamp())
+            index = NamespaceIndex(contents, self._limits, format_time(recent))
             for paths in contents.leftovers.values():
                 self._store.remove_files(paths)
             with self._lock:

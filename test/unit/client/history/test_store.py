@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,8 +16,17 @@ import pytest
 from msgspec.structs import replace
 
 from tfjob_controller.client.history.filesystems import Directory, open_filesystem
-from tfjob_controller.client.history.reading import LISTING_SECONDS, History, HistoryError
-from tfjob_controller.client.history.record import MAX_LOG_BYTES, MAX_RECORD_BYTES, Entry, LogFile, Record, entry_of
+from tfjob_controller.client.history.reading import LISTING_SECONDS, History
+from tfjob_controller.client.history.record import (
+    MAX_LOG_BYTES,
+    MAX_RECORD_BYTES,
+    Entry,
+    HistoryError,
+    LogFile,
+    Record,
+    entry_of,
+    lines_of,
+)
 from tfjob_controller.client.history.store import HistoryStore
 from tfjob_controller.storage.errors import StorageError
 
@@ -97,6 +108,29 @@ def test_old_files_that_a_killed_process_has_not_finished_are_removed(store: His
     store.remove_unfinished("team", datetime.fromtimestamp(1e9, UTC))
     assert not any(path.exists() for path in unfinished)
     assert not (above / "logs/uid-2").exists()
+
+
+def test_a_file_that_vanishes_during_a_listing_hides_no_other(
+    store: HistoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        store.write(record(number))
+        store.write_log(record(number).entry, LOG, b"hello")
+    (vanishing,) = tmp_path.rglob("*~uid-2~*")
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def scanned(folder: int) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(folder) as scan:
+            entries = list(scan)
+            if vanishing.name in {entry.name for entry in entries}:
+                vanishing.unlink()
+            yield iter(entries)
+
+    monkeypatch.setattr(os, "scandir", scanned)
+    contents = store.contents("team")
+    assert sorted(entry.uid for entry in contents.sizes) == ["uid-0", "uid-1", "uid-3", "uid-4"]
+    assert list(contents.leftovers) == ["uid-2"]
 
 
 def test_a_removed_job_leaves_nothing(store: HistoryStore, tmp_path: Path) -> None:
@@ -318,3 +352,16 @@ def test_a_record_that_was_removed_meanwhile_is_told(store: HistoryStore) -> Non
     store.remove(entry)
     with pytest.raises(HistoryError, match="it was removed"):
         history.read(entry)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"a\nb", [b"a", b"b"]),
+        (b"a\n\n", [b"a", b""]),
+        (b"10%\r20%\x0b\x0c\x1c\xc2\x85\n", [b"10%\r20%\x0b\x0c\x1c\xc2\x85"]),
+    ],
+)
+def test_only_a_line_feed_ends_a_line_of_a_log(content: bytes, lines: list[bytes]) -> None:
+    assert lines_of(content) == lines

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from helpers.answering import Answering, Request
 from helpers.controllerbench import KEY, NAMESPACE, POD_PATH, TFJOB_PATH, ControllerBench
@@ -33,8 +35,14 @@ class WithLogs(Answering):
         self._api = bench.api
         self.logs: dict[str, bytes] = {}
         self.piece = 16 * 1024
+        # Called once, when the API server has been asked for jobs and its answer is on its way.
+        self.meanwhile: Callable[[], object] | None = None
 
     def answer(self, request: Request) -> bytes:
+        if request.path == TFJOB_PATH and self.meanwhile is not None:
+            content, meanwhile, self.meanwhile = self._api.answer(request), self.meanwhile, None
+            meanwhile()
+            return content
         if not request.path.endswith("/log"):
             return self._api.answer(request)
         name = request.path.split("/")[-2]
@@ -247,6 +255,13 @@ def test_the_next_process_records_what_the_last_one_did_not(stage: Stage) -> Non
     leftover = LogFile("ps-0", "tensorflow", 1)
     dead = Record("kubeflow.org/v1", "TFJob", NAMESPACE, "gone", "uid-of-a-crash", "Failed", "2026-01-01T00:00:00Z")
     stage.store.write_log(dead.entry, leftover, b"x")
+    old = replace(dead, uid="uid-of-an-old-crash")
+    stage.store.write_log(old.entry, leftover, b"x")
+    (path,) = stage.folder.rglob("uid-of-an-old-crash/*")
+    hour_ago, now = (stage.bench.clock.now().timestamp() - seconds for seconds in (3601, 0))
+    os.utime(path, (hour_ago, hour_ago))
+    (path,) = stage.folder.rglob("uid-of-a-crash/*")
+    os.utime(path, (now, now))
     unfinished = stage.folder / "v1" / NAMESPACE / "jobs" / ".writing-0"
     unfinished.parent.mkdir(exist_ok=True)
     unfinished.write_text("part")
@@ -255,7 +270,8 @@ def test_the_next_process_records_what_the_last_one_did_not(stage: Stage) -> Non
     stage.bench.sync()
     stage.work()
     assert [log.replica for log in stage.record().logs] == ["master-0", "ps-0"]
-    assert stage.store.contents(NAMESPACE).leftovers == {}
+    # What was written within the hour may be of a process that is about to write the record.
+    assert list(stage.store.contents(NAMESPACE).leftovers) == ["uid-of-a-crash"]
     assert not unfinished.exists()
 
 
@@ -291,6 +307,26 @@ def test_a_job_that_is_deleted_while_it_runs_is_recorded_in_its_last_state(stage
     assert len(record.logs) == 1
 
 
+def test_a_deletion_that_is_told_while_the_job_is_found_to_be_gone_is_recorded(stage: Stage) -> None:
+    stage.run_job()
+    stage.bench.sync()
+    stage.work()
+    stage.bench.settle()
+    stage.bench.api.remove(f"{POD_PATH}/{stage.pod('ps-0')}")
+    stage.bench.settle()
+    job = stage.bench.tfjobs.jobs.store.get(KEY)
+    assert job is not None
+    shutil.rmtree(stage.folder)
+    stage.start()
+    stage.bench.sync()
+    stage.bench.api.remove(f"{TFJOB_PATH}/example-job")
+    stage.api.meanwhile = lambda: stage.bench.history.record_deletion(job)
+    assert stage.work() == [DONE]
+    stage.work()
+    assert stage.record().phase == "Done"
+    assert stage.recorder.statistics()["deleted_bytes"] == stage.recorder.statistics()["noted"] == 0
+
+
 def test_a_deleted_job_is_given_up_after_some_failures_and_takes_no_memory(stage: Stage) -> None:
     break_storage(stage)
     stage.bench.create(master())
@@ -312,6 +348,19 @@ def test_more_jobs_than_can_be_noted_are_dropped_and_continue(stage: Stage, monk
     stage.run_job()
     assert set(stage.counts) == {DROPPED}
     assert len(stage.suspended) == 1
+
+
+def test_the_last_states_of_deleted_jobs_are_bounded_also_of_jobs_that_wait_for_their_record(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MAX_DELETED_BYTES", 10)
+    stage.run_job()
+    stage.bench.sync()
+    job = stage.bench.tfjobs.jobs.store.get(KEY)
+    assert job is not None
+    stage.bench.history.record_deletion(job)
+    assert stage.recorder.statistics()["deleted_bytes"] == 0
+    assert stage.counts == [DROPPED]
 
 
 def test_jobs_of_a_namespace_wait_for_few_of_another(stage: Stage) -> None:
