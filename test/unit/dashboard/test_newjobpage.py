@@ -82,7 +82,6 @@ def test_a_clone_keeps_the_fields_that_the_form_can_show(api: Cluster, browser: 
         pytest.param({"resourcesPerNode": {"requests": {"cpu": 0}}}, id="no CPU"),
         pytest.param({"resourcesPerNode": {"requests": {"memory": "500k"}}}, id="little memory"),
         pytest.param({"resourcesPerNode": {"limits": {"nvidia.com/gpu": 5000}}}, id="many GPUs"),
-        pytest.param({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}, id="a variable twice"),
         pytest.param({"command": ["sh", "-c", "x" * 60_000]}, id="a long command"),
         pytest.param({"command": ["printf", "\x1b[0m"]}, id="ESC"),
     ],
@@ -93,6 +92,15 @@ def test_fields_that_nobody_touched_are_judged_by_the_api_server_alone(
     manifest = job(**trainer)
     assert "The API server would create trainjob team/odd." in press(browser, "check", manifest)
     assert "The form and the YAML differ" in press(browser, "check", job(), image="b")
+
+
+def test_a_variable_that_is_set_twice_is_judged_by_the_kind_of_the_job(browser: TestClient) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    assert "spec.trainer.env[1].name: A is listed twice" in press(browser, "check", job(env=env))
+    container = {"name": "tensorflow", "image": "a", "env": env}
+    replica = {"replicas": 1, "tfReplicaType": "WORKER", "template": {"spec": {"containers": [container]}}}
+    manifest = {**new_manifest("TFJob"), "metadata": job()["metadata"], "spec": {"replicaSpecs": [replica]}}
+    assert "sets A again" not in press(browser, "check", manifest)
 
 
 def test_a_changed_form_is_held_to_its_limits(browser: TestClient) -> None:
