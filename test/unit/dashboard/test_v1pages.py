@@ -313,6 +313,18 @@ def test_a_reason_that_is_a_sentence_ends_once(cluster: Cluster, person: Visit) 
     assert "1 Worker replica(s) failed.</p>" in person.page(PAGE)
 
 
+def test_the_page_of_a_job_that_has_not_changed_reads_no_pods_again(cluster: Cluster, person: Visit) -> None:
+    cluster.pod(cluster.job("PyTorchJob", {"Worker": 1}), "worker-0", "pytorchjob-controller", phase="Running")
+
+    def lists_of_pods() -> int:
+        before = len(cluster.sent)
+        assert 'data-replica="worker-0"' in person.page(PAGE)
+        return sum(request.path == PODS and request.method == "GET" for request in cluster.sent[before:])
+
+    # The watches of the first page may still report what it has read.
+    eventually(lambda: lists_of_pods() == 0)
+
+
 def test_a_tfjob_has_one_page_whatever_its_version(cluster: Cluster, person: Visit) -> None:
     cluster.job("TFJob", {"Chief": 1, "Worker": 1})
     assert "tfReplicaSpecs" in person.page("/jobs/team/tfjob/train")
