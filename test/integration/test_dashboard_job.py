@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from helpers.browser import Visitor, visitor
 from helpers.cluster import Cluster, delete_service_account, new_service_account, set_pod_running, write_kubeconfig
@@ -244,6 +244,11 @@ def test_times_and_line_breaks_of_a_log_are_chosen_and_kept(page: Page, trial: T
     assert line.evaluate(space) == "pre-wrap"
     page.get_by_label("Wrap").uncheck()
     eventually(lambda: line.evaluate(space) == "pre")
+    # A background, such as that of a match, is as long as the line.
+    page.set_viewport_size({"width": PHONE, "height": HEIGHT})
+    page.get_by_role("tab", name="Log").click()
+    assert line.evaluate("each => (each.textContent += 'x'.repeat(300), each.scrollWidth <= each.clientWidth)")
+    page.set_viewport_size({"width": DESK, "height": HEIGHT})
     open_page(page, trial)
     expect(page.get_by_label("Times")).to_be_checked()
     expect(page.get_by_label("Wrap")).not_to_be_checked()
@@ -351,6 +356,18 @@ def test_a_replica_in_the_table_shows_its_log(page: Page, trial: Trial) -> None:
     expect(button).to_have_attribute("aria-pressed", "true")
 
 
+def test_the_message_of_a_replica_has_two_lines_and_is_whole_in_its_title(page: Page, trial: Trial) -> None:
+    pods = f"/api/v1/namespaces/{trial.namespace}/pods"
+    pod, message = trial.await_pod("worker-0")["metadata"]["name"], "0/2 nodes are available: " + "too few GPUs, " * 20
+    waiting = {"waiting": {"reason": "CreateContainerError", "message": message}}
+    status = {"name": "tensorflow", "ready": False, "restartCount": 0, "image": "i", "imageID": "", "state": waiting}
+    trial.jobs.api.patch(f"{pods}/{pod}/status", {"status": {"phase": "Pending", "containerStatuses": [status]}})
+    shown = page.get_by_role("row", name="worker-0").locator("td.message span")
+    expect(shown).to_have_attribute("title", re.compile("(too few GPUs, ){10}"))
+    height, line = shown.evaluate("each => [each.clientHeight, parseFloat(getComputedStyle(each).lineHeight)]")
+    assert height < 2.5 * line
+
+
 def test_a_phone_has_tabs_that_keys_select(page: Page) -> None:
     expect(page.get_by_role("tablist")).to_be_hidden()
     page.set_viewport_size({"width": PHONE, "height": HEIGHT})
@@ -373,6 +390,52 @@ def test_a_phone_has_tabs_that_keys_select(page: Page) -> None:
     expect(page.get_by_role("tablist")).to_be_hidden()
     for part in ("Replicas", "Metrics", "Log"):
         expect(page.get_by_role("heading", name=part, exact=True)).to_be_visible()
+
+
+def test_tabs_of_a_phone_hide_nothing_that_has_the_focus(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 600})
+    page.get_by_role("tab", name="Overview").click()
+    expect(page.locator("#jobhead")).to_be_visible()
+    page.locator("#details details").last.locator("summary").click()
+    page.get_by_role("button", name="Copy").focus()
+    page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+    page.keyboard.press("Shift+Tab")
+    hidden = """() => {
+        const at = document.activeElement, tabs = document.querySelector(".jobtabs");
+        return tabs.contains(at) ? null : at.getBoundingClientRect().top < tabs.getBoundingClientRect().bottom - 1;
+    }"""
+    seen: list[bool] = []
+    while (is_hidden := page.evaluate(hidden)) is not None and len(seen) < 30:
+        seen.append(is_hidden)
+        page.keyboard.press("Shift+Tab")
+    assert len(seen) > 4
+    assert not any(seen), seen
+
+
+def test_a_job_that_is_deleted_while_its_page_is_open_has_no_buttons_and_is_not_asked_again(
+    page: Page, trial: Trial
+) -> None:
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(json=[])
+
+    for pattern in ("**/metrics/**", "**/use/**"):
+        page.route(pattern, answer)
+    page.clock.install()
+    open_page(page, trial)
+    expect(page.locator(".jobhead .actions").get_by_role("button")).to_have_text(["Suspend", "Scale", "Delete"])
+    trial.delete()
+    head = page.locator("#jobhead")
+    expect(head.get_by_role("status")).to_contain_text(f"{trial.namespace}/{trial.name} was deleted. Jobs")
+    expect(head.locator(".pill")).to_have_text("Deleted")
+    expect(head.get_by_role("link", name="Jobs")).to_have_attribute("href", f"/jobs?namespace={trial.namespace}")
+    expect(head.get_by_role("button")).to_have_count(0)
+    expect(page.get_by_text("This is the last state that was read")).to_be_visible()
+    asked.clear()
+    page.clock.run_for(40_000)
+    assert asked == []
 
 
 def test_who_may_not_read_pods_sees_the_rest_and_which_right_is_missing(

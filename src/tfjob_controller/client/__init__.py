@@ -56,7 +56,7 @@ _HOME = {
     "Client": "client",
     "Description": "diagnostics.description",
     "History": "history.reading",
-    "HistoryError": "history.reading",
+    "HistoryError": "history.record",
     "Job": "job",
     "LogLine": "logstreams",
     "Snapshot": "kinds",

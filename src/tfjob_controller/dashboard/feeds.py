@@ -293,6 +293,7 @@ class JobWatch:
         self.changes = notifier
         self.reported = ReportedMetrics()
         self.use = ShownUse()
+        self.namespace = job.namespace
         self._clock = clock
         namespace, kind = job.namespace, job.kind
         named = f"metadata.name={job.name}"

@@ -187,7 +187,7 @@ def _crash(pod: Object) -> str:
     status = pod.get("status", {})
     if status.get("phase") in ("Succeeded", "Failed") or pod["metadata"].get("deletionTimestamp"):
         return ""
-    containers = status.get("containerStatuses") or ({},)
+    containers: Sequence[Object] = status.get("containerStatuses") or ({},)
     code = ((containers[0].get("state") or {}).get("terminated") or {}).get("exitCode")
     return f"ended with exit code {code} and is not started again yet" if code else ""
 
@@ -387,7 +387,7 @@ def _spans(
 
 def _first_run(status: Object, events: Sequence[Object], known: int) -> datetime | None:
     """When the kubelet first started the training container, if it did so more often than the known runs tell."""
-    containers = status.get("containerStatuses") or ({},)
+    containers: Sequence[Object] = status.get("containerStatuses") or ({},)
     restarts = containers[0].get("restartCount") or 0
     moments = (
         parse_time_or_none(event_time(event))

@@ -24,7 +24,7 @@ from tfjob_controller.dashboard.pages.logstream import LogChoice, check_log, log
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.turns import BusyError
 from tfjob_controller.dashboard.users import User
-from tfjob_controller.kube.errors import NOT_FOUND_REASON, ApiError
+from tfjob_controller.kube.errors import ApiError
 
 # The least time between two readings of a job for the readers of its page.
 _REST_SECONDS = 0.5
@@ -186,7 +186,7 @@ def _same_job(request: Request, known: WatchedJob) -> Job:
     try:
         job = rendering.job_of(request)
     except ClientError as error:
-        if (refused := error.api_error) is None or not refused.is_not_found or refused.reason != NOT_FOUND_REASON:
+        if not rendering.is_gone(error):
             raise
         job = None
     if job is None or job.uid != known.uid:
@@ -195,10 +195,14 @@ def _same_job(request: Request, known: WatchedJob) -> Job:
 
 
 def _content(watch: JobWatch, user: User, read: Callable[[], Job], manifest: Callable[[Job], str]) -> rendering.Content:
-    """What the page shows of the job, and why it may be old."""
+    """What the page shows of the job, and why it may be old; that it was deleted is the last."""
     problems, view = watch.problems, JobView()
     try:
         view = watch.content(lambda: view_of(user, read(), manifest, watch.use))
+    except JobDeletedError as error:
+        return rendering.Content(
+            rendering.render("job_deleted.html", message=str(error), namespace=watch.namespace), is_last=True
+        )
     except (ApiError, ClientError) as error:
         if not (rendering.is_temporary(error) and watch.last_content.html):
             raise

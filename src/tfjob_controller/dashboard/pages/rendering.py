@@ -363,11 +363,15 @@ def message_of(error: Exception, origin: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A part of a page. `is_complete` is false if some of it could not be read, so that it is tried again."""
+    """A part of a page.
+
+    `is_complete` is false if some of it could not be read, so that it is tried again. Nothing follows what `is_last`.
+    """
 
     html: str
     is_complete: bool = True
     is_rejected: bool = False
+    is_last: bool = False
 
 
 async def events(
@@ -376,7 +380,8 @@ async def events(
     """Server-sent events: `content` now, and after each change of what the feed has that changes it.
 
     `login` follows when the API server rejects the person's credentials. An error of `content` is shown in its place,
-    and content that is not complete is tried again. It ends when another feed displaces this one.
+    and content that is not complete is tried again. It ends when another feed displaces this one, and by `end` after
+    the last content, so that the browser does not connect again.
     """
     user, sent, idle_seconds = user_of(request), b"", 0.0
     version, problems, is_synced = -1, tuple[str, ...](), False
@@ -391,6 +396,9 @@ async def events(
             if (digest := hashlib.sha256(shown.html.encode()).digest()) != sent:
                 sent, idle_seconds = digest, 0.0
                 yield event(name, shown.html)
+            if shown.is_last:
+                yield event("end", "nothing follows")
+                return
             if not shown.is_complete:
                 await asyncio.sleep(CHECK_SECONDS)
                 version = -1

@@ -282,7 +282,7 @@ export function showCharts() {
     }));
   };
   const update = async () => {
-    if (document.hidden) return;
+    if (document.hidden || document.querySelector("#view [data-deleted]")) return;
     try {
       const answer = await fetch(section.dataset.source);
       if (!answer.ok) return;
