@@ -112,18 +112,22 @@ def test_a_job_that_no_longer_exists_is_read_with_its_log_chart_timeline_and_man
     expect(page.locator(".pill.failed")).to_have_text("failed")
     expect(page.get_by_text("Reason: node-0 failed: GPU memory is full")).to_be_visible()
     expect(page.get_by_text("Not kept: the log of node-1")).to_be_visible()
-    expect(page.locator("figcaption")).to_have_text("loss by line: 0.05000")
+    expect(page.locator("#plots figcaption")).to_contain_text("loss")
     log = page.get_by_role("log")
     expect(log.locator("div").first).to_have_text("step 0 loss=1.0000 GPU memory is full")
     expect(page.locator("#log-state")).to_have_text("this is the end of the log")
     page.get_by_label("Search").fill("step 7 ")
-    expect(page.locator("#log-hits")).to_have_text("1 line contains it")
+    expect(page.locator("#log-hits")).to_have_text("1 line")
     page.get_by_label("Search").fill("")
     page.get_by_label("Container").select_option("node-0.sidecar")
     expect(log.locator(".fg-1")).to_have_text("side")
-    page.get_by_text("Files", exact=True).click()
     with page.expect_download() as download:
-        page.get_by_role("link", name="node-0.node.log").click()
+        page.get_by_role("link", name="Download").click()
+    assert Path(download.value.path()).read_text() == "\x1b[31mside\x1b[0m GPU memory is full\n"
+    page.get_by_label("Container").select_option("node-0.node")
+    page.get_by_label("Times").check()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
     assert Path(download.value.path()).read_text().startswith("2026-01-01T00:00:00.5Z step 0")
     page.get_by_text("Timeline", exact=True).click()
     expect(page.locator(".timeline li.warning")).to_contain_text("ended: GPU memory is full")
@@ -194,7 +198,7 @@ def test_people_see_what_the_api_server_lets_them_get(
         job = f"{shared.address}/history/{SPACE}/TrainJob/finetune/{UID}"
         page.goto(job)
         expect(page.get_by_text("You may not get pods/log in this namespace")).to_be_visible()
-        for part in ("log?replica=node-0.node", "log.txt?replica=node-0.node", "metrics"):
+        for part in ("log?replica=node-0.node", "log/file?replica=node-0.node", "metrics"):
             answer = guest.context.request.get(f"{job}/{part}")
             assert (answer.status, "you may not get pods/log" in answer.text()) == (400, True)
 

@@ -17,6 +17,7 @@ from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.history.reading import History
 from tfjob_controller.client.liveuse.prometheus import Queries
 from tfjob_controller.dashboard.guard import COOKIE, Guard
+from tfjob_controller.dashboard.keptjobs import KeptJobs
 from tfjob_controller.dashboard.loginrate import LoginRate
 from tfjob_controller.dashboard.pages import (
     cluster,
@@ -32,7 +33,6 @@ from tfjob_controller.dashboard.pages import (
     reports,
     use,
 )
-from tfjob_controller.dashboard.pages.history import KeptJobs
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
@@ -101,11 +101,12 @@ def create_app(
             Route("/jobs/{namespace:name}/{kind}/{name:name}/{action}", job.change, methods=["POST"]),
             Route("/new", newjob.new_job_page),
             Route("/new", newjob.new_job, methods=["POST"]),
+            # The name of an entry is cut, so that it may end like no name; it becomes no part of an API path.
             Route("/history", history.history_page),
-            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}", history.record_page),
-            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}/metrics", history.metrics),
-            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}/log", history.log_events),
-            Route("/history/{namespace:name}/{kind}/{name:name}/{uid}/log.txt", history.log_text),
+            Route("/history/{namespace:name}/{kind}/{name}/{uid}", history.record_page),
+            Route("/history/{namespace:name}/{kind}/{name}/{uid}/metrics", history.metrics),
+            Route("/history/{namespace:name}/{kind}/{name}/{uid}/log", history.log_events),
+            Route("/history/{namespace:name}/{kind}/{name}/{uid}/log/file", history.log_file),
             Route("/queue", queue.queue_page),
             Route("/compare", compare.compare_page),
             Route("/reports", reports.reports_part),
@@ -128,8 +129,8 @@ def create_app(
     )
     bounds = rendering.Bounds() if logins.link is None else rendering.ALONE
     log_in_again = entrance.log_in_again if logins.link is None else None
-    app.state.history = KeptJobs(kept) if kept is not None else None
-    services = app.state.services = rendering.Services.of(clock, bounds, log_in_again, prometheus)
+    kept_jobs = KeptJobs(kept) if kept is not None else None
+    services = app.state.services = rendering.Services.of(clock, bounds, log_in_again, prometheus, kept_jobs)
     return app
 
 

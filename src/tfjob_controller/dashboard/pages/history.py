@@ -6,23 +6,21 @@ get jobs of that kind in that namespace, and logs whether they may get `pods/log
 
 from __future__ import annotations
 
-import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from cachetools import LRUCache
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tfjob_controller.api.common.core import PODS
 from tfjob_controller.client.diagnostics.description import sections_of, summary
 from tfjob_controller.client.errors import ClientError
-from tfjob_controller.client.history.reading import History
-from tfjob_controller.client.history.record import DELETED, Entry, HistoryError, LogFile, Record
-from tfjob_controller.client.kinds import OWN_KINDS, recorded_resource
+from tfjob_controller.client.history.record import DELETED, Entry, HistoryError, LogFile, Record, lines_of
+from tfjob_controller.client.kinds import KINDS, recorded_resource, trainer_kind
+from tfjob_controller.dashboard.keptjobs import KeptJobs
 from tfjob_controller.dashboard.manifesttext import text_of
-from tfjob_controller.dashboard.metrichistory import MetricSeries, logged_series
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.logstream import line_html
 from tfjob_controller.dashboard.streams import EventStream
@@ -33,34 +31,11 @@ from tfjob_controller.util.text import without_log_time
 
 PAGE_ROWS = 100
 _MAX_TEXT = 253
-_MAX_SERIES = 32
 _MAX_ROWS = 200
 # Lines of a stream that are sent at once.
 _BATCH = 200
 # The classes and words of pills, by the states of records.
 STATES = {"Succeeded": ("done", "succeeded"), "Failed": ("failed", "failed"), DELETED: ("suspended", "deleted")}
-
-
-class KeptJobs:
-    """The history, and the series of the records that were shown last. Thread-safe."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self._lock = threading.Lock()
-        self._series: LRUCache[str, Sequence[MetricSeries]] = LRUCache(_MAX_SERIES)
-
-    def series(self, record: Record) -> Sequence[MetricSeries]:
-        """The metrics in the first log of a record."""
-        with self._lock:
-            if (known := self._series.get(record.uid)) is not None:
-                return known
-        if not (record.logged_metrics and record.logs):
-            return ()
-        lines = self.history.log(record).decode("utf-8", "replace").splitlines()
-        series = logged_series(map(without_log_time, lines), record.logged_metrics[:100])
-        with self._lock:
-            self._series[record.uid] = series
-        return series
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +55,11 @@ async def history_page(request: Request) -> Response:
     user, namespace, text, shown, notice = rendering.user_of(request), "", _text(request), None, ""
     try:
         namespace = await rendering.namespace_of(request)
-        entries = await rendering.read(request, lambda: _entries(_kept(request), user, namespace, text))
-        shown = _page_of(entries, request.query_params.get("page", ""))
+        # First, because a listing of all namespaces costs much, also whoever may get none of it.
+        await rendering.read(request, lambda: _check_any(user, namespace))
+        entries = await rendering.read_kept(request, lambda kept: kept.entries(namespace, text))
+        wanted = request.query_params.get("page", "")
+        shown = await rendering.read(request, lambda: _page_of(_allowed(entries, user, namespace), wanted))
     except (ApiError, ClientError) as error:
         if rendering.api_error_of(error) is not None and not rendering.is_forbidden(error):
             return rendering.problem_page(request, error, user.origin)
@@ -91,14 +69,19 @@ async def history_page(request: Request) -> Response:
 
 
 async def record_page(request: Request) -> Response:
-    user = rendering.user_of(request)
+    user, here = rendering.user_of(request), rendering.services(request)
     try:
         record = await _record(request)
         may_read_logs = await rendering.read(request, lambda: _may_read_logs(user, record.namespace))
-        manifest = await rendering.services(request).yaml.run(user.person, lambda: text_of(bytes(record.body)))
+        manifest = await here.yaml.run(user.person, lambda: text_of(bytes(record.body)))
+        # In a thread: a record of 8 MiB takes long to show.
+        return await here.kept.run(user.person, lambda: _page(request, record, manifest, may_read_logs=may_read_logs))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    now, description = server_now(user.requester), record.description
+
+
+def _page(request: Request, record: Record, manifest: str, *, may_read_logs: bool) -> Response:
+    now, description = server_now(rendering.user_of(request).requester), record.description
     return rendering.page(
         request,
         "history_job.html",
@@ -109,7 +92,7 @@ async def record_page(request: Request) -> Response:
         base=_base(request),
         summary=summary(description) if description is not None else {},
         sections=sections_of(description, now) if description is not None else [],
-        logs=record.logs if may_read_logs else [],
+        logs=[log for log in record.logs[:_MAX_ROWS] if log.is_valid] if may_read_logs else [],
         may_read_logs=may_read_logs,
         manifest=manifest,
     )
@@ -120,7 +103,8 @@ async def metrics(request: Request) -> Response:
     user = rendering.user_of(request)
     try:
         record = await _record(request)
-        series = await rendering.read(request, lambda: _with_logs(user, record, lambda: _kept(request).series(record)))
+        await rendering.read(request, lambda: _check_logs(user, record.namespace))
+        series = await rendering.read_kept(request, lambda kept: kept.series(record))
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
     return JSONResponse([asdict(one) for one in series])
@@ -128,99 +112,95 @@ async def metrics(request: Request) -> Response:
 
 async def log_events(request: Request) -> Response | EventStream:
     """A log, as the page of a running job gets it: `lines`, and `end`."""
-    user = rendering.user_of(request)
+    user, here = rendering.user_of(request), rendering.services(request)
     try:
-        content = await _log(request)
+        _, content = await _log(request)
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
 
     async def parts() -> AsyncGenerator[bytes, None]:
-        lines = content.splitlines()
+        lines = lines_of(content)
         for begin in range(0, len(lines), _BATCH):
             if await request.is_disconnected():
                 return
-            batch = (line_html(line) for line in lines[begin : begin + _BATCH])
-            yield rendering.event("lines", "\n".join(batch))
+            # In a thread: long lines with many colours take long.
+            yield await rendering.in_turn(here.kept, user.person, partial(_batch, lines[begin : begin + _BATCH]))
         yield rendering.event("end", "this is the end of the log")
 
-    return EventStream(parts(), rendering.services(request).logs, user.person)
+    return EventStream(parts(), here.logs, user.person)
 
 
-async def log_text(request: Request) -> Response:
-    """A log as a file, with the time of each line."""
+def _batch(lines: Sequence[bytes]) -> bytes:
+    return rendering.event("lines", "\n".join(map(line_html, lines)))
+
+
+async def log_file(request: Request) -> Response:
+    """A log as a file, as the page of a running job gets it: with the time of each line if that is asked for."""
     user = rendering.user_of(request)
     try:
-        content = await _log(request)
+        file, content = await _log(request, has_times=request.query_params.get("timestamps") == "true")
     except (ApiError, ClientError) as error:
         return rendering.problem_page(request, error, user.origin)
-    name = f"{request.path_params['name']}.{request.query_params['replica']}.log"
+    # The store has checked the name of the log, and the entries have that of the job.
+    name = f"{request.path_params['name']}.{file.name}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
     return PlainTextResponse(content, headers=headers)
 
 
-async def _log(request: Request) -> bytes:
+async def _log(request: Request, *, has_times: bool = True) -> tuple[LogFile, bytes]:
+    """The log that the address names, by default the first."""
     user, wanted = rendering.user_of(request), request.query_params.get("replica", "")
     record = await _record(request)
-    file = next((log for log in record.logs if log.name == wanted and log.is_valid), None)
+    file = next((log for log in record.logs if log.is_valid and wanted in ("", log.name)), None)
     if file is None:
-        raise HistoryError(f"the history of {record.name} has no log {wanted[:100]!r}")
+        raise HistoryError(f"the history of {record.name[:_MAX_TEXT]} has no log {wanted[:100]!r}")
     chosen: LogFile = file
-    return await rendering.read(
-        request, lambda: _with_logs(user, record, lambda: _kept(request).history.log(record, chosen))
-    )
+    await rendering.read(request, lambda: _check_logs(user, record.namespace))
+
+    def read(kept: KeptJobs) -> bytes:
+        content = kept.log(record, chosen)
+        return content if has_times else b"".join(without_log_time(line) + b"\n" for line in lines_of(content))
+
+    return chosen, await rendering.read_kept(request, read)
 
 
 async def _record(request: Request) -> Record:
-    return await rendering.read(request, lambda: _read(request))
-
-
-def _read(request: Request) -> Record:
     """The record of a page. Raises `ClientError` if the person may not get such jobs, or there is none."""
     parameters, user = request.path_params, rendering.user_of(request)
     namespace, kind, uid = parameters["namespace"], parameters["kind"][:80], parameters["uid"][:80]
+    await rendering.read(request, lambda: _check_kind(user, kind, namespace))
+    return await rendering.read_kept(request, lambda kept: kept.record(namespace, kind, parameters["name"], uid))
+
+
+def _check_kind(user: User, kind: str, namespace: str) -> None:
     resource = recorded_resource(kind)
     if resource is None or not user.may("get", resource, namespace):
         raise HistoryError(f"you may not get {kind} in namespace {namespace}: ask for the role view there")
-    history = _kept(request).history
-    for entry in history.jobs(namespace):
-        if (entry.uid, entry.kind, entry.name) == (uid, kind, parameters["name"]):
-            return history.read(entry)
-    raise HistoryError(f"the history has no such job {parameters['name']}: newer ones may have taken its place")
 
 
-def _entries(kept: KeptJobs, user: User, namespace: str, text: str) -> list[Entry]:
-    """The jobs of a namespace of the kinds that the person may get there; of all, if they may get them in all."""
-    allowed: dict[str, bool] = {}
-
-    def is_allowed(kind: str) -> bool:
-        if kind not in allowed:
-            resource = recorded_resource(kind)
-            allowed[kind] = resource is not None and user.may("get", resource, namespace)
-        return allowed[kind]
-
-    entries = [entry for entry in kept.history.jobs(namespace, text=text) if is_allowed(entry.kind)]
-    # Nobody learns whether a namespace has had jobs of which they may get none.
-    if not entries and not any(user.may("get", kind.resource, namespace) for kind in OWN_KINDS):
+def _check_any(user: User, namespace: str) -> None:
+    """Nobody learns whether a namespace has had jobs of which they may get none."""
+    if not any(user.may("get", kind.resource, namespace) for kind in (*KINDS, trainer_kind())):
         where = f"namespace {namespace}" if namespace else "all namespaces: choose a namespace"
         raise HistoryError(f"You may not get the jobs of {where}")
-    return entries
 
 
-def _with_logs(user: User, record: Record, read: Callable[[], Any]) -> Any:
-    if not _may_read_logs(user, record.namespace):
-        raise HistoryError(f"you may not get pods/log in namespace {record.namespace}: ask for the role view there")
-    return read()
+def _allowed(entries: Sequence[Entry], user: User, namespace: str) -> list[Entry]:
+    """The entries of the kinds that the person may get in the namespace; in all, if it is empty."""
+    allowed: dict[str, bool] = {}
+    for kind in {entry.kind for entry in entries}:
+        resource = recorded_resource(kind)
+        allowed[kind] = resource is not None and user.may("get", resource, namespace)
+    return [entry for entry in entries if allowed[entry.kind]]
+
+
+def _check_logs(user: User, namespace: str) -> None:
+    if not _may_read_logs(user, namespace):
+        raise HistoryError(f"you may not get pods/log in namespace {namespace}: ask for the role view there")
 
 
 def _may_read_logs(user: User, namespace: str) -> bool:
     return user.may("get", PODS, namespace, "log")
-
-
-def _kept(request: Request) -> KeptJobs:
-    kept: KeptJobs | None = request.app.state.history
-    if kept is None:
-        raise HistoryError("This dashboard has no history of ended jobs: start it with --history (docs/history.md).")
-    return kept
 
 
 def _page_of(entries: Sequence[Entry], wanted: str) -> Shown:

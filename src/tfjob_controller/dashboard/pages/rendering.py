@@ -27,6 +27,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tfjob_controller.client.errors import ClientError, JobDeletedError, error_text
 from tfjob_controller.client.gangqueue import GangQueue
+from tfjob_controller.client.history.reading import HistoryError
 from tfjob_controller.client.holders import Waits
 from tfjob_controller.client.job import Job
 from tfjob_controller.client.kinds import KINDS, kinds_named
@@ -38,6 +39,7 @@ from tfjob_controller.dashboard.choices import Choices
 from tfjob_controller.dashboard.clustersummary import ClusterSummary
 from tfjob_controller.dashboard.feeds import FEEDS_EACH, MAX_FEEDS, STARTS_PER_SECOND, Feeds, Followed
 from tfjob_controller.dashboard.idlejobs import IdleJobs
+from tfjob_controller.dashboard.keptjobs import KeptJobs
 from tfjob_controller.dashboard.metrichistory import MetricSeries
 from tfjob_controller.dashboard.shownuse import ShownUse
 from tfjob_controller.dashboard.streams import EventStream, Places
@@ -103,9 +105,10 @@ class Bounds:
     """What one person has at a time, and all together.
 
     `reads` are requests to the API server, which may take long to answer, `logged` those of logs for charts, `use`
-    those about what pods use, some of them to a Prometheus, and `yaml` calls that parse or write YAML, which take the
-    CPU; of each `waiting` of one person wait. A read of the largest object takes 8 MB, a log 2 MB, a form 15 MB while
-    it is decoded, and a feed the size of an object that changes.
+    those about what pods use, some of them to a Prometheus, `kept` readings of the history and what is made of them,
+    and `yaml` calls that parse or write YAML, which take the CPU; of each `waiting` of one person wait. A read of the
+    largest object takes 8 MB, as that of a record does, a log 2 MB, a form 15 MB while it is decoded, and a feed the
+    size of an object that changes.
     """
 
     # A browser opens six connections, so it has six streams at most.
@@ -117,6 +120,7 @@ class Bounds:
     reads: tuple[int, int] = (4, 12)
     logged: tuple[int, int] = (2, 4)
     use: tuple[int, int] = (2, 4)
+    kept: tuple[int, int] = (2, 4)
     yaml: tuple[int, int] = (1, 2)
     waiting: int = 24
 
@@ -131,6 +135,7 @@ ALONE = Bounds(
     reads=(12, 12),
     logged=(4, 4),
     use=(4, 4),
+    kept=(4, 4),
     waiting=200,
 )
 
@@ -142,6 +147,7 @@ class Services:
     feeds: Feeds
     reads: PersonTurns
     yaml: PersonTurns
+    kept: PersonTurns
     streams: Places
     logs: Places
     forms: Places
@@ -156,6 +162,8 @@ class Services:
     choices: Readings[Choices]
     # Where the use of GPUs is known; None if nobody has named it.
     prometheus: Queries | None = None
+    # The history of ended jobs, which `kept` threads read; None without one.
+    kept_jobs: KeptJobs | None = None
     # Answers people whose credentials the API server rejects; None if they cannot log in here.
     log_in_again: Callable[[Request], Response] | None = None
 
@@ -165,11 +173,12 @@ class Services:
         bounds: Bounds,
         log_in_again: Callable[[Request], Response] | None,
         prometheus: Queries | None = None,
+        kept_jobs: KeptJobs | None = None,
     ) -> Services:
         def turns(name: str, bound: tuple[int, int]) -> PersonTurns:
             return PersonTurns(name, threads=bound[1], each=bound[0], waiting=bounds.waiting)
 
-        # Logs, and a Prometheus, that do not answer keep no page waiting.
+        # Logs, a Prometheus, and a storage that do not answer keep no page waiting.
         reads, logged, yaml = turns("read", bounds.reads), turns("logged", bounds.logged), turns("yaml", bounds.yaml)
         streams, logs, forms = Places(*bounds.streams), Places(*bounds.logs), Places(*bounds.forms)
         feeds = Feeds(clock, *bounds.feeds, bounds.feed_starts_per_second)
@@ -180,6 +189,7 @@ class Services:
             feeds=feeds,
             reads=reads,
             yaml=yaml,
+            kept=turns("kept", bounds.kept),
             streams=streams,
             logs=logs,
             forms=forms,
@@ -193,6 +203,7 @@ class Services:
             summaries=Readings[Any](clock, reads, slow),
             choices=Readings[Any](clock, reads, _CHOICE_SECONDS),
             prometheus=prometheus,
+            kept_jobs=kept_jobs,
             log_in_again=log_in_again,
         )
 
@@ -221,6 +232,14 @@ def job_of(request: Request) -> Job:
 async def read(request: Request, call: Callable[[], ReadT]) -> ReadT:
     """The result of a call that sends requests of the person, in a thread and in turn. Raises `BusyError`."""
     return await services(request).reads.run(user_of(request).person, call)
+
+
+async def read_kept(request: Request, call: Callable[[KeptJobs], ReadT]) -> ReadT:
+    """The result of a call that reads the history, in a thread and in turn. Raises `BusyError`, and `HistoryError`."""
+    here = services(request)
+    if (kept := here.kept_jobs) is None:
+        raise HistoryError("This dashboard has no history of ended jobs: start it with --history (docs/history.md).")
+    return await here.kept.run(user_of(request).person, functools.partial(call, kept))
 
 
 async def namespace_of(request: Request) -> str:
@@ -304,7 +323,10 @@ def page(request: Request, name: str, status_code: int = 200, **values: Any) -> 
     """
     session: BrowserSession | None = getattr(request.state, "session", None)
     now = server_now(session.user.requester) if session is not None else datetime.now(UTC)
-    html = render(name, request=request, session=session, chosen=chosen(request), now=now, **values)
+    has_history = services(request).kept_jobs is not None
+    html = render(
+        name, request=request, session=session, chosen=chosen(request), now=now, has_history=has_history, **values
+    )
     return HTMLResponse(html, status_code)
 
 
@@ -390,7 +412,9 @@ async def events(
         version, problems, is_synced = feed.changes.version, tuple(feed.problems), feed.is_synced
         if before != (version, problems, is_synced):
             has_new_problem = bool(problems) and problems != before[1]
-            shown = await _in_turn(request, functools.partial(_read, content, user, has_new_problem))
+            shown = await in_turn(
+                services(request).reads, user.person, functools.partial(_read, content, user, has_new_problem)
+            )
             if shown.is_rejected:
                 yield event("login", "required")
             if (digest := hashlib.sha256(shown.html.encode()).digest()) != sent:
@@ -410,10 +434,11 @@ async def events(
             yield b": \n\n"
 
 
-async def _in_turn(request: Request, call: Callable[[], ReadT]) -> ReadT:
+async def in_turn(turns: PersonTurns, person: str, call: Callable[[], ReadT]) -> ReadT:
+    """As `PersonTurns.run`, for streams: they wait for as long as too many calls of the person do."""
     while True:
         with contextlib.suppress(BusyError):
-            return await read(request, call)
+            return await turns.run(person, call)
         await asyncio.sleep(CHECK_SECONDS)
 
 

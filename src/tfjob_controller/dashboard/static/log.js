@@ -18,6 +18,7 @@ export function showLog() {
   const get = (name) => document.getElementById("log-" + name);
   const log = document.getElementById("log"), choice = get("replica");
   if (!log || !choice || !choice.options.length) return;
+  // Logs of an ended job have no container to choose, no previous run, and no end to follow.
   const [container, previous, search, follow, state, hits, only, file] =
     ["container", "previous", "search", "follow", "state", "hits", "only", "file"].map(get);
   let source = null;
@@ -42,7 +43,7 @@ export function showLog() {
     current?.classList.remove("current");
     current = line;
     if (!line) return;
-    follow.checked = false;
+    if (follow) follow.checked = false;
     line.classList.add("current");
     line.scrollIntoView({ block: "nearest" });
   };
@@ -72,7 +73,7 @@ export function showLog() {
     waiting = [];
     timer = null;
     if (search.value !== "") countHits();
-    if (follow.checked) log.scrollTop = log.scrollHeight;
+    if (follow?.checked) log.scrollTop = log.scrollHeight;
     cost = performance.now() - begin;
   };
   // Lines that would be removed before anybody has seen them are not shown at all.
@@ -88,13 +89,13 @@ export function showLog() {
     countHits();
   };
   const query = () => {
-    const chosen = { replica: choice.value, container: container.value, previous: previous.checked ? "true" : "" };
+    const chosen = { replica: choice.value, container: container?.value || "", previous: previous?.checked ? "true" : "" };
     return new URLSearchParams(Object.entries(chosen).filter(([, value]) => value !== ""));
   };
   const linkFile = () => {
     const chosen = query();
     if (get("times").checked) chosen.set("timestamps", "true");
-    file.href = `${choice.dataset.source}/file?${chosen}`;
+    file.search = chosen;
   };
   const open = () => {
     if (source) source.close();
@@ -114,6 +115,7 @@ export function showLog() {
 
   // The containers of the chosen replica, and new replicas: the table of replicas, which is kept up to date, has them.
   const offer = () => {
+    if (!container) return;
     const table = document.getElementById("replicas");
     const known = new Set([...choice.options].map((each) => each.value));
     for (const { dataset } of table?.querySelectorAll("[data-replica]") || []) {
@@ -137,7 +139,7 @@ export function showLog() {
   };
 
   choice.addEventListener("change", () => { offer(); open(); });
-  for (const each of [container, previous]) each.addEventListener("change", open);
+  for (const each of [container, previous]) each?.addEventListener("change", open);
   document.addEventListener("click", (event) => {
     const button = event.target.closest?.("[data-replica]");
     if (!button) return;
@@ -162,8 +164,8 @@ export function showLog() {
   get("down").addEventListener("click", () => step(1));
   only.addEventListener("change", countHits);
   // Whoever scrolls up wants to read on there.
-  log.addEventListener("wheel", (event) => { if (event.deltaY < 0) follow.checked = false; }, { passive: true });
-  follow.addEventListener("change", () => { if (follow.checked) log.scrollTop = log.scrollHeight; });
+  log.addEventListener("wheel", (event) => { if (follow && event.deltaY < 0) follow.checked = false; }, { passive: true });
+  follow?.addEventListener("change", () => { if (follow.checked) log.scrollTop = log.scrollHeight; });
 
   const kept = stored();
   for (const [name, className] of [["times", "times"], ["wrap", "wrap"]]) {
