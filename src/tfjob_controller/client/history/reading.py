@@ -26,6 +26,8 @@ from tfjob_controller.client.history.store import HistoryStore
 from tfjob_controller.storage.errors import StorageError, explain
 from tfjob_controller.storage.uris import Redactor
 
+__all__ = ["LISTING_SECONDS", "History", "HistoryError"]
+
 LISTING_SECONDS = 5.0
 # The entries in listings that are kept, and the namespaces that are listed at the same time.
 _KEPT_ENTRIES, _AT_ONCE = 200_000, 8

@@ -28,6 +28,7 @@ from tfjob_controller.util.timestamps import format_time, parse_time_or_none
 log = structlog.get_logger(__name__)
 
 MAX_TIMELINE = 1000
+_DELETED_HINT = "It was deleted before it had ended; its phase and its replicas are as they were when it was recorded."
 _PATIENCE: dict[str, Any] = {"timeout_seconds": 10.0, "retry": False}
 
 
@@ -67,6 +68,8 @@ def record_of(case: Diagnostics, before: Record | None, now: datetime) -> Record
     status = seen.kind.work_of(seen.job).status
     meta, ended = seen.metadata, has_ended(status)
     description = _description(case, now)
+    if description is not None and not ended:
+        description = replace(description, state=DELETED, hints=[*description.hints, _DELETED_HINT])
     record = Record(
         api_version=seen.kind.resource.api_version,
         kind=seen.kind.resource.kind,

@@ -303,6 +303,10 @@ def test_a_job_that_is_deleted_while_it_runs_is_recorded_in_its_last_state(stage
     assert stage.work() == [DONE]
     record = stage.record()
     assert (record.state, record.phase, record.api_version) == ("Deleted", "Running", "kubeflow.org/v1alpha1")
+    assert record.description is not None
+    assert record.description.state == "Deleted"
+    assert "deleted before it had ended" in record.description.hints[-1]
+    assert [replica.replica for replica in record.description.replicas] == ["master-0"]
     assert record.manifest["spec"]["replicaSpecs"][0]["tfReplicaType"] == "MASTER"
     assert len(record.logs) == 1
 
