@@ -3,8 +3,8 @@
 A replica waits for capacity with its gang, and is then admitted; its pod waits until it is scheduled, is prepared
 (volumes, init containers, pulled images) until its training container starts, and runs until that ends. It is blocked
 while the kubelet waits before it tries again (a crash, an image that cannot be pulled). Of earlier runs in the same pod
-the last one is known; of pods that were deleted since, the events that still exist. Nothing waits any more once the job
-has ended.
+the last one is known, and the time of those before counts as blocked; of pods that were deleted since, the events that
+still exist. The chart ends now, or with a job that has ended; nothing waits any more then.
 
 Marks show moments: restarts and evictions of a replica in its lane, and in that of the job its checkpoints, resizes,
 preemptions and stalls, as far as its status, its conditions and the events that still exist tell them.
@@ -22,6 +22,7 @@ from tfjob_controller.api.gang import ADMITTED as GANG_ADMITTED
 from tfjob_controller.api.gang import BOUND, MAX_MEMBERS, RELEASED, index_of, kind_of
 from tfjob_controller.client.diagnostics.collection import Diagnostics, Object, event_time
 from tfjob_controller.client.diagnostics.diagnosis import BLOCKING_REASONS, waiting_containers
+from tfjob_controller.client.diagnostics.replicas import has_ended
 from tfjob_controller.client.diagnostics.timeline import replica_of
 from tfjob_controller.client.kinds import status_of
 from tfjob_controller.jobs import reasons
@@ -59,6 +60,8 @@ _CLOCK_SKEW = timedelta(minutes=1)
 # The distances of the times on the axis, in seconds, and the most of them.
 _TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 _MAX_TICKS = 5
+# A tick behind this place has no text, which would end at the chart's edge and reach into the one before.
+_LAST_LABEL = 94.0
 # Events of the kubelet about an attempt that failed.
 _FAILURES = ("Failed", "BackOff")
 _NEVER = "1970-01-01T00:00:00Z"
@@ -145,12 +148,10 @@ def gantt(case: Diagnostics, now: datetime, preferred: Collection[str] = ()) -> 
     """The chart of a job's replicas. If it has more than `MAX_REPLICAS`, it has the preferred ones of them first."""
     gang = case.gangs[0] if case.gangs else None
     wait = _wait(gang) if gang is not None else None
-    end = min(now, parse_time_or_none(status_of(case.seen.job).completion_time) or now)
-    blocked = {
-        pod: message
-        for pod, (reason, message) in waiting_containers(case.pods)
-        if reason in BLOCKING_REASONS and end == now
-    }
+    status = status_of(case.seen.job)
+    end = min(now, parse_time_or_none(status.completion_time) or now)
+    is_active = end == now and not has_ended(status)
+    blocked = _blocked(case.pods) if is_active else {}
     spans: dict[str, list[_Span]] = {}
     moments: dict[str, list[_Moment]] = {}
     for replica, earlier_events in _earlier_pods(case):
@@ -169,7 +170,26 @@ def gantt(case: Diagnostics, now: datetime, preferred: Collection[str] = ()) -> 
     spans = {replica: _with_pauses(of_replica, case, end) for replica, of_replica in spans.items() if of_replica}
     for replica, of_replica in spans.items():
         moments.setdefault(replica, []).extend(_restarts(of_replica))
-    return _chart(spans, moments, list(_moments_of_job(case)), now, preferred)
+    return _chart(spans, moments, list(_moments_of_job(case)), now, preferred, is_active=is_active)
+
+
+def _blocked(pods: list[Object]) -> dict[str, str]:
+    """The replicas that the kubelet will try to start again, and why they do not run.
+
+    A container that rules restart has ended meanwhile, and does not wait like one that its pod restarts.
+    """
+    waiting = {name: text for name, (reason, text) in waiting_containers(pods) if reason in BLOCKING_REASONS}
+    return {replica: text for pod in pods if (replica := replica_of(pod)) and (text := _crash(pod))} | waiting
+
+
+def _crash(pod: Object) -> str:
+    """How the training container of a pod that has not ended failed; empty if it has not."""
+    status = pod.get("status", {})
+    if status.get("phase") in ("Succeeded", "Failed") or pod["metadata"].get("deletionTimestamp"):
+        return ""
+    containers: Sequence[Object] = status.get("containerStatuses") or ({},)
+    code = ((containers[0].get("state") or {}).get("terminated") or {}).get("exitCode")
+    return f"ended with exit code {code} and is not started again yet" if code else ""
 
 
 def _chart(
@@ -178,13 +198,15 @@ def _chart(
     of_job: Sequence[_Moment],
     now: datetime,
     preferred: Collection[str],
+    *,
+    is_active: bool,
 ) -> Gantt:
     if not spans:
         return Gantt((), None, now)
     names = sorted(spans, key=lambda name: (name not in preferred, kind_of(name), index_of(name) or 0))[:MAX_REPLICAS]
     names.sort(key=lambda name: (kind_of(name), index_of(name) or 0))
     begin = min(span.start for of_replica in spans.values() for span in of_replica)
-    end = max(span.end for of_replica in spans.values() for span in of_replica)
+    end = max([span.end for of_replica in spans.values() for span in of_replica] + [now] * is_active)
     seconds = max(1.0, (end - begin).total_seconds())
 
     def share(moment: datetime) -> float:
@@ -216,8 +238,12 @@ def _chart(
         [phase for phase in PHASES if phase in phases],
         job_marks,
         [kind for kind in MARKS if kind in kinds],
-        [Tick(share(time), text) for time, text in _ticks(begin, end)],
+        [_tick(share(time), text) for time, text in _ticks(begin, end)],
     )
+
+
+def _tick(at: float, text: str) -> Tick:
+    return Tick(at, text if at <= _LAST_LABEL else "")
 
 
 def _ticks(begin: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
@@ -331,16 +357,38 @@ def _spans(
     failed = parse_time_or_none(status.get("startTime")) if status.get("phase") == "Failed" else None
     blocked_since = _blocked_since(events, runs, scheduled or created) if blocked else None
     until = runs[0].start if runs else failed or blocked_since or max(end, created)
+    first_run = min(until, _first_run(status, events, len(runs)) or until)
     if wait is not None and wait.until is not None and wait.until <= created:
         yield _Span(ADMITTED, wait.until, scheduled or until, "has capacity and waits for its node")
     else:
         yield _Span(WAITING, created, scheduled or until, "waits for a node")
     if scheduled is not None:
-        yield _Span(PREPARING, scheduled, until, f"prepared on {pod['spec'].get('nodeName', 'its node')}")
-        yield from _pulls(events, until)
+        first_run = max(scheduled, first_run)
+        yield _Span(PREPARING, scheduled, first_run, f"prepared on {pod['spec'].get('nodeName', 'its node')}")
+        yield from _pulls(events, first_run)
+    if first_run < until:
+        yield _Span(
+            BLOCKED, first_run, until, "earlier runs, which the pod's status no longer has, and pauses after them"
+        )
     yield from runs
+    for run, following in itertools.pairwise(runs):
+        if run.end < following.start:
+            yield _Span(BLOCKED, run.end, following.start, "waits before it is started again")
     if blocked_since is not None:
         yield _Span(BLOCKED, blocked_since, end, shortened(blocked))
+
+
+def _first_run(status: Object, events: Sequence[Object], known: int) -> datetime | None:
+    """When the kubelet first started the training container, if it did so more often than the known runs tell."""
+    containers: Sequence[Object] = status.get("containerStatuses") or ({},)
+    restarts = containers[0].get("restartCount") or 0
+    moments = (
+        parse_time_or_none(event_time(event))
+        for event in events
+        if event.get("reason") in ("Started", "BackOff")
+        and not str(event["involvedObject"].get("fieldPath", "")).startswith("spec.initContainers")
+    )
+    return min((each for each in moments if each), default=None) if 0 < restarts >= known else None
 
 
 def _blocked_since(events: Sequence[Object], runs: Sequence[_Span], scheduled: datetime) -> datetime:

@@ -98,9 +98,56 @@ def test_the_last_run_before_a_restart_is_shown_as_failed_with_a_mark_at_the_res
     ended = {"terminated": {"startedAt": at(20), "finishedAt": at(40), "exitCode": 1}}
     container = {"lastState": ended, "state": {"running": {"startedAt": at(60)}}}
     bars = phases(pod(0, scheduled=10, **container))["worker-0"]
-    assert bars[1:] == [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 40.0), (RUNNING, 60.0, 100.0)]
+    expected = [(PREPARING, 10.0, 20.0), (FAILED, 20.0, 40.0), (BLOCKED, 40.0, 60.0), (RUNNING, 60.0, 100.0)]
+    assert sorted(bars[1:], key=lambda bar: bar[1]) == expected
     (row,) = chart(pod(0, scheduled=10, **container)).rows
     assert [(mark.kind, mark.at, mark.time) for mark in row.marks] == [(RESTART, 60.0, at(60))]
+
+
+def ended_run(start: int, end: int) -> Object:
+    return {"terminated": {"startedAt": at(start), "finishedAt": at(end), "exitCode": 1}}
+
+
+def test_a_replica_that_crashes_again_and_again_is_blocked_from_its_first_run_until_now() -> None:
+    crashing = pod(0, scheduled=10, restartCount=4, lastState=ended_run(40, 45), state=ended_run(60, 70))
+    init = event("Started", 12)
+    init["involvedObject"]["fieldPath"] = "spec.initContainers{fetch}"
+    events = [init, event("Pulling", 11), event("Started", 15), event("BackOff", 30)]
+    bars = phases(crashing, events=events)["worker-0"]
+    assert sorted(bars[1:], key=lambda bar: bar[1:]) == [
+        (PREPARING, 10.0, 15.0),
+        (PULLING, 11.0, 15.0),
+        (BLOCKED, 15.0, 40.0),
+        (FAILED, 40.0, 45.0),
+        (BLOCKED, 45.0, 60.0),
+        (FAILED, 60.0, 70.0),
+        (BLOCKED, 70.0, 100.0),
+    ]
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_replica_whose_runs_are_all_known_is_prepared_until_the_first(restarts: int) -> None:
+    last = {"lastState": ended_run(40, 45)} if restarts else {}
+    container = {"restartCount": restarts, "state": {"running": {"startedAt": at(60)}}, **last}
+    bars = phases(pod(0, scheduled=10, **container), events=[event("Started", 15)])["worker-0"]
+    assert bars[1] == (PREPARING, 10.0, 40.0 if restarts else 60.0)
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded", "", "Running"])
+def test_a_crashed_replica_waits_for_nothing_once_its_pod_or_its_job_has_ended(phase: str) -> None:
+    crashed = pod(0, scheduled=10, state=ended_run(20, 30))
+    crashed["status"]["phase"] = phase
+    if not phase:
+        crashed["metadata"]["deletionTimestamp"] = at(30)
+    found = phases(crashed, ended=80 if phase == "Running" else None)["worker-0"]
+    assert not any(name == BLOCKED for name, _, _ in found)
+
+
+def test_the_chart_ends_now_while_the_job_runs() -> None:
+    failed = pod(0, scheduled=10, state=ended_run(20, 50))
+    failed["status"]["phase"] = "Failed"
+    assert phases(failed)["worker-0"][-1] == (FAILED, 20.0, 50.0)
+    assert phases(failed, ended=60)["worker-0"][-1] == (FAILED, 40.0, 100.0)
 
 
 def test_a_run_that_ended_well_has_succeeded() -> None:
@@ -282,6 +329,13 @@ def test_the_axis_has_a_few_round_times() -> None:
         (60.0, "00:01:00"),
         (90.0, "00:01:30"),
     ]
+
+
+def test_a_time_at_the_edge_of_the_axis_has_no_text() -> None:
+    created = pod(0, created=8)
+    assert [(tick.at, tick.text) for tick in chart(created).ticks][-2:] == [(56.52, "00:01:00"), (89.13, "00:01:30")]
+    ended = pod(0, state={"terminated": {"startedAt": at(0), "finishedAt": at(62), "exitCode": 0}})
+    assert [(tick.at, tick.text) for tick in chart(ended, ended=62).ticks][-2:] == [(72.58, "00:00:45"), (96.77, "")]
 
 
 def test_of_many_replicas_the_preferred_ones_have_lanes() -> None:
