@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+import pytest
 
 from tfjob_controller.dashboard.metrichistory import (
     MAX_ALL_POINTS,
@@ -11,6 +14,7 @@ from tfjob_controller.dashboard.metrichistory import (
     MAX_SERIES,
     MetricSeries,
     ReportedMetrics,
+    Sample,
     charts,
     logged_series,
 )
@@ -18,22 +22,26 @@ from tfjob_controller.dashboard.metrichistory import (
 NAMES = ("loss", "accuracy", "step")
 
 
+def shown(found: Sequence[MetricSeries]) -> list[tuple[object, ...]]:
+    return [(each.name, each.axis, each.positions, each.values) for each in found]
+
+
 def test_values_are_shown_over_steps() -> None:
     found = logged_series(["starts", "step=1 loss=0.9", "step=2 loss=0.5 accuracy=0.1", "done"], NAMES)
-    assert found == [
-        MetricSeries("loss", "step", [1, 2], [0.9, 0.5]),
-        MetricSeries("accuracy", "step", [2], [0.1]),
+    assert shown(found) == [
+        ("loss", "step", [1, 2], [0.9, 0.5]),
+        ("accuracy", "step", [2], [0.1]),
     ]
 
 
 def test_steps_that_were_repeated_show_their_last_values() -> None:
     found = logged_series(["step=1 loss=3", "step=2 loss=2", "step=1 loss=2.5", "step=2 loss=1"], NAMES)
-    assert found == [MetricSeries("loss", "step", [1, 2], [2.5, 1])]
+    assert shown(found) == [("loss", "step", [1, 2], [2.5, 1])]
 
 
 def test_without_steps_the_lines_are_the_axis() -> None:
     found = logged_series(["loss=3", "loss=nan", "step=7", "loss=2"], NAMES)
-    assert found == [MetricSeries("loss", "line", [0, 1], [3, 2])]
+    assert shown(found) == [("loss", "line", [0, 1], [3, 2])]
 
 
 def test_a_long_log_has_a_bounded_number_of_points() -> None:
@@ -50,14 +58,14 @@ def test_reported_values_are_shown_over_their_steps() -> None:
     reported = ReportedMetrics()
     for values in ({"loss": 3.0, "step": 10.0}, {"loss": 3.0, "step": 10.0}, {"loss": 2.0, "step": 20.0}):
         reported.record(values)
-    assert reported.series() == [MetricSeries("loss", "step", [10, 20], [3, 2])]
+    assert shown(reported.series()) == [("loss", "step", [10, 20], [3, 2])]
 
 
 def test_reports_without_steps_are_counted_and_values_that_are_not_finite_left_out() -> None:
     reported = ReportedMetrics()
     for values in ({"reward": 1.0}, {"reward": float("nan")}, {"reward": 4.0}):
         reported.record(values)
-    assert reported.series() == [MetricSeries("reward", "report", [0, 1], [1, 4])]
+    assert shown(reported.series()) == [("reward", "report", [0, 1], [1, 4])]
 
 
 def test_a_long_series_of_reports_is_thinned_and_keeps_its_beginning() -> None:
@@ -97,7 +105,8 @@ def test_reports_have_the_times_at_which_they_came() -> None:
     reported = ReportedMetrics()
     for number in range(3):
         reported.record({"reward": float(number)}, at=100.0 + number)
-    assert reported.series() == [MetricSeries("reward", "report", [0, 1, 2], [0, 1, 2], [100, 101, 102])]
+    (found,) = reported.series()
+    assert (found.positions, found.values, found.times) == ([0, 1, 2], [0, 1, 2], [100, 101, 102])
 
 
 def test_a_long_series_keeps_its_last_value() -> None:
@@ -109,3 +118,39 @@ def test_all_series_together_are_bounded() -> None:
     names = [f"m{number}" for number in range(MAX_SERIES)]
     lines = [" ".join(f"{name}={step}" for name in names) for step in range(MAX_POINTS * 2)]
     assert sum(len(series.values) for series in logged_series(lines, names)) <= MAX_ALL_POINTS
+
+
+def test_a_long_series_keeps_spikes_and_tells_of_all_its_values() -> None:
+    values = {step: (50, 1, 2, 3)[step % 4] for step in range(MAX_POINTS * 4)} | {777: 1e6, 2001: -5}
+    (found,) = logged_series([f"step={step} loss={value}" for step, value in values.items()], NAMES)
+    assert MAX_POINTS / 2 < len(found.values) <= MAX_POINTS
+    assert list(found.positions) == sorted(set(found.positions))
+    assert all(values[int(step)] == value for step, value in zip(found.positions, found.values, strict=True))
+    assert {1e6, -5, 50, 1} <= set(found.values)
+    assert (found.positions[0], found.positions[-1]) == (0, MAX_POINTS * 4 - 1)
+    assert (found.count, found.last) == (MAX_POINTS * 4, 3)
+    assert (found.least, found.greatest) == (Sample(-5, 2001), Sample(1e6, 777))
+
+
+def test_a_long_series_of_reports_keeps_its_extremes_and_counts_all() -> None:
+    reported = ReportedMetrics()
+    for step in range(MAX_REPORTS * 5):
+        reported.record({"loss": 1e6 if step == 11 else float(step % 7), "step": float(step)})
+    (found,) = reported.series()
+    assert found.greatest == Sample(1e6, 11)
+    assert 1e6 in found.values
+    assert found.count == MAX_REPORTS * 5
+
+
+@pytest.mark.parametrize("last", ["nan", "inf", "-inf"])
+def test_a_last_value_that_is_not_finite_is_named(last: str) -> None:
+    lines = ["step=1 loss=2", f"step=2 loss={last} accuracy={last}"]
+    loss, accuracy = logged_series(lines, NAMES)
+    assert (loss.values, loss.last, loss.least) == ([2], last, Sample(2, 1))
+    assert (accuracy.values, accuracy.last, accuracy.count, accuracy.least) == ([], last, 0, None)
+    reported = ReportedMetrics()
+    for value in (2.0, float(last)):
+        reported.record({"loss": value})
+    assert [(each.values, each.last) for each in reported.series()] == [([2], last)]
+    (finite,) = logged_series([*lines[:1], "step=2 loss=nan", "step=3 loss=1"], NAMES)
+    assert (finite.values, finite.last) == ([2, 1], 1)
