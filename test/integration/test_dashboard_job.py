@@ -138,6 +138,31 @@ def test_a_log_scale_and_smoothing_change_the_drawing_and_are_kept(page: Page, t
     expect(loss.locator("figcaption")).to_contain_text("by time (UTC)")
 
 
+def test_charts_of_any_size_have_an_axis_and_figures_of_all_values(
+    page: Page, trial: Trial, logging_node: Kubelet
+) -> None:
+    values = {step: (1, 50, 2, 3)[step % 4] for step in range(2500)} | {777: 1000, 778: -7}
+    master = trial.await_pod("master-0")["metadata"]["name"]
+    logging_node.logs[master] = "".join(
+        f"step={step} loss={value} accuracy={'nan' if step == 2499 else '1e300' if step % 2 else '-1e300'}\n"
+        for step, value in values.items()
+    )
+    page.add_init_script(
+        "window.texts = []; const fill = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+        " window.texts.push(text); return fill.call(this, text, ...rest); };"
+    )
+    page.reload()
+    expect(chart(page, "loss").locator("figcaption")).to_contain_text("last 3, least -7, greatest 1000")
+    expect(chart(page, "accuracy").locator("figcaption")).to_contain_text("last nan, least -1e+300, greatest 1e+300")
+    eventually(lambda: {"-1e300", "1e300"} <= set(page.evaluate("texts")))
+    logging_node.logs[master] = "".join(f"step={step} loss=inf accuracy={step}e-7\n" for step in range(1, 11))
+    page.reload()
+    expect(chart(page, "loss").locator("figcaption")).to_contain_text("last inf, and no finite value to draw")
+    expect(chart(page, "loss").locator(".plot")).to_be_hidden()
+    eventually(lambda: "4e-7" in page.evaluate("texts"))
+
+
 def test_values_at_the_cursor_are_shown_in_all_charts(page: Page) -> None:
     plot = chart(page, "loss").locator(".plot")
     plot.hover(position={"x": 300, "y": 80})

@@ -173,7 +173,7 @@ def gantt(case: Diagnostics, now: datetime, preferred: Collection[str] = ()) -> 
     return _chart(spans, moments, list(_moments_of_job(case)), now, preferred, is_active=is_active)
 
 
-def _blocked(pods: Sequence[Object]) -> dict[str, str]:
+def _blocked(pods: list[Object]) -> dict[str, str]:
     """The replicas that the kubelet will try to start again, and why they do not run.
 
     A container that rules restart has ended meanwhile, and does not wait like one that its pod restarts.

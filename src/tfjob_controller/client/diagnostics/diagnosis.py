@@ -436,7 +436,7 @@ def _limit(job: AnyJob, status: TrainingStatus) -> str:
     return f"restarts so far: {status.restarts - status.disruptions}, {of}{more}"
 
 
-def waiting_containers(pods: Sequence[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
+def waiting_containers(pods: list[Object]) -> Iterator[tuple[str, tuple[str, str]]]:
     """For each pod its first waiting container: the reason, and the reason with its message.
 
     A container that has failed waits as well until the kubelet starts it again.

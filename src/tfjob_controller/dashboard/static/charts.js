@@ -1,8 +1,10 @@
 // Charts of metrics.
 //
 // drawChart(figure, chart, settings) draws into a <figure>, and again whenever it is called for that figure:
-//   chart    { name, axis, series: [{ label, positions, values }] }: positions ascend; with the axis "time" they are seconds
-//            since 1970, with "elapsed" seconds, otherwise (step, line, report) plain numbers. Eight series have colours.
+//   chart    { name, axis, series: [{ label, positions, values, last, least, greatest }] }: positions ascend; with the axis "time"
+//            they are seconds since 1970, with "elapsed" seconds, otherwise (step, line, report) plain numbers. Eight series have
+//            colours. The last three are figures for the caption, of more values than the chart has; `last` is "nan", "inf" or
+//            "-inf" if the newest value is not finite. A series without values has no `least`.
 //   settings { log, smoothing }: whether the vertical axis is logarithmic, and the weight, from 0 to below 1, of what came
 //            before in the exponential moving average that is drawn over the faint values.
 // It sets data-scale (linear, log), data-smoothing and data-points on the figure. The caption has the last, least and
@@ -22,7 +24,22 @@ const drawn = new WeakMap();
 const scheme = matchMedia("(prefers-color-scheme: dark)");
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const figureText = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(4)).toString());
+const figureText = (value) => (value === null || value === undefined ? "" : typeof value === "string" ? value : Number(value.toPrecision(4)).toString());
+
+// The text beside the vertical axis: short whatever the size of the value.
+export function axisText(value) {
+  if (value === null) return "";
+  const size = Math.abs(value);
+  return size && (size < 1e-4 || size >= 1e6) ? Number(value.toPrecision(4)).toExponential().replace("e+", "e") : figureText(value);
+}
+const axisSize = (texts) => Math.max(48, 18 + 7 * Math.max(0, ...(texts || []).map(({ length }) => length)));
+
+// The power of ten that values are divided by, since uPlot draws no axis for sizes far from 1.
+export function unitOf(chart) {
+  const greatest = chart.series.reduce((most, { values }) => values.reduce((size, value) => Math.max(size, Math.abs(value)), most), 0);
+  const exponent = greatest ? Math.floor(Math.log10(greatest)) : 0;
+  return Math.abs(exponent) > 12 ? Number(`1e${Math.max(-300, exponent)}`) : 1;
+}
 
 // In UTC, as in the log and the timeline.
 const timeText = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ");
@@ -59,11 +76,12 @@ export function smoothed(values, weight) {
 const positive = (values) => values.map((value) => (value > 0 ? value : null));
 
 // The columns of a plot, and the series that each one belongs to.
-function columns(chart, settings, isLog) {
+function columns(chart, settings, isLog, unit) {
   const weight = Number(settings.smoothing) || 0;
   const tables = [], owners = [];
   chart.series.forEach(({ positions, values }, index) => {
-    const lines = weight ? [values, smoothed(values, weight)] : [values];
+    const shown = unit === 1 ? values : values.map((value) => value / unit);
+    const lines = weight ? [shown, smoothed(shown, weight)] : [shown];
     tables.push([positions, ...lines.map((line) => (isLog ? positive(line) : line))]);
     lines.forEach((_, number) => owners.push({ index, isFaint: weight > 0 && number === 0 }));
   });
@@ -79,11 +97,10 @@ function element(tag, className, text) {
   return made;
 }
 
-function summaryOf(label, values, weight) {
-  if (!values.length) return `${label}: no value`;
-  const least = values.reduce((low, value) => Math.min(low, value)), most = values.reduce((high, value) => Math.max(high, value));
+export function summaryOf(prefix, { values, last, least, greatest }, weight) {
+  if (!values.length) return `${prefix}${last ? `last ${last}, and no finite value to draw` : "no value"}`;
   const average = weight ? ` (smoothed ${figureText(smoothed(values, weight).at(-1))})` : "";
-  return `${label}last ${figureText(values.at(-1))}${average}, least ${figureText(least)}, greatest ${figureText(most)}`;
+  return `${prefix}last ${figureText(last)}${average}, least ${figureText(least)}, greatest ${figureText(greatest)}`;
 }
 
 function writeCaption(caption, chart, settings, isLog) {
@@ -92,8 +109,8 @@ function writeCaption(caption, chart, settings, isLog) {
   const by = { time: "by time (UTC)", elapsed: "by time since the start" }[chart.axis] || `by ${chart.axis}`;
   const parts = [title, " ", element("span", "minor", by + (isLog ? ", log scale" : settings.log ? ", no positive values" : ""))];
   const list = element("ul", "series");
-  chart.series.forEach(({ label, values }, index) => {
-    const text = summaryOf(chart.series.length > 1 ? `${label}: ` : "", values, weight);
+  chart.series.forEach((series, index) => {
+    const text = summaryOf(chart.series.length > 1 ? `${series.label}: ` : "", series, weight);
     list.append(element("li", `series-${(index % MAX_COLORS) + 1}`, text));
   });
   caption.replaceChildren(...parts, list);
@@ -110,13 +127,13 @@ function readAt(state, index) {
     const value = plot.data[column + 1][index];
     if (value === null || value === undefined) return;
     const label = chart.series.length > 1 ? `${chart.series[of].label} ` : "";
-    parts.push(element("span", isFaint ? "minor" : `series-${(of % MAX_COLORS) + 1}`, label + figureText(value)));
+    parts.push(element("span", isFaint ? "minor" : `series-${(of % MAX_COLORS) + 1}`, label + figureText(value * state.unit)));
   });
   readout.replaceChildren(...parts.flatMap((part) => [part, " "]));
 }
 
 function makePlot(state, data, isLog) {
-  const { chart, box, owners } = state;
+  const { chart, box, owners, unit } = state;
   const axis = { stroke: color("--minor"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 } };
   const ticks = { elapsed: { values: (_, splits) => splits.map(durationText) }, time: { values: timeTicks } }[chart.axis] || {};
   const lines = owners.map(({ index, isFaint }) => {
@@ -126,7 +143,7 @@ function makePlot(state, data, isLog) {
   const options = {
     width: Math.max(1, box.clientWidth), height: CHART_HEIGHT, legend: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-    axes: [{ ...axis, ...ticks, size: 32 }, { ...axis, size: 64, values: (_, splits) => splits.map((each) => (each === null ? "" : figureText(each))) }],
+    axes: [{ ...axis, ...ticks, size: 32 }, { ...axis, size: (_, texts) => axisSize(texts), values: (_, splits) => splits.map((each) => axisText(each === null ? null : each * unit)) }],
     scales: { x: { time: chart.axis === "time" }, y: isLog ? { distr: 3 } : {} },
     series: [{}, ...lines],
     cursor: { y: false, drag: { x: true, y: false }, sync: { key: SYNC, scales: ["x", null] } },
@@ -145,7 +162,7 @@ function moveCursor(state, key) {
 
 function newState(figure) {
   const caption = element("figcaption"), readout = element("p", "readout"), box = element("div", "plot");
-  const state = { figure, caption, readout, box, chart: null, plot: null, owners: [], key: "" };
+  const state = { figure, caption, readout, box, chart: null, plot: null, owners: [], unit: 1, key: "" };
   box.tabIndex = 0;
   box.setAttribute("role", "img");
   box.addEventListener("keydown", (event) => {
@@ -169,9 +186,11 @@ function newState(figure) {
 export function drawChart(figure, chart, settings) {
   const state = drawn.get(figure) || newState(figure);
   const isLog = Boolean(settings.log) && canBeLog(chart);
-  const { data, owners } = columns(chart, settings, isLog);
-  const key = JSON.stringify([isLog, chart.axis, scheme.matches, owners]);
-  Object.assign(state, { chart, owners });
+  const unit = unitOf(chart);
+  const { data, owners } = columns(chart, settings, isLog, unit);
+  const key = JSON.stringify([isLog, chart.axis, scheme.matches, owners, unit]);
+  Object.assign(state, { chart, owners, unit });
+  state.box.hidden = !data[0].length;
   writeCaption(state.caption, chart, settings, isLog);
   state.box.setAttribute("aria-label", `Chart of ${chart.name}; the arrow keys show its values`);
   if (state.key === key && state.plot) {
@@ -237,13 +256,13 @@ export function showCharts() {
   let found = [];
 
   const isShown = (name, index) => settings.shown.includes(name) || (index < SHOWN_AT_FIRST && !settings.hidden.includes(name));
-  const chartOf = ({ name, axis, positions, values, times }) => {
-    const byTime = settings.clock && times.length === values.length;
+  const chartOf = ({ name, axis, positions, values, times, last, least, greatest }) => {
+    const byTime = settings.clock && values.length && times.length === values.length;
     const order = byTime ? [...times.keys()].sort((one, other) => times[one] - times[other]) : null;
-    const series = order
-      ? { label: name, positions: order.map((index) => times[index]), values: order.map((index) => values[index]) }
-      : { label: name, positions, values };
-    return { name, axis: byTime ? "time" : axis, series: [series] };
+    const shown = order
+      ? { positions: order.map((index) => times[index]), values: order.map((index) => values[index]), last: typeof last === "string" ? last : values[order.at(-1)] }
+      : { positions, values, last };
+    return { name, axis: byTime ? "time" : axis, series: [{ label: name, ...shown, least: least?.[0], greatest: greatest?.[0] }] };
   };
   const draw = () => {
     const shown = found.filter(({ name }, index) => found.length <= SHOWN_AT_FIRST || isShown(name, index));
@@ -291,7 +310,7 @@ export function showCharts() {
     section.dataset.state = found.length ? "drawn" : "empty";
     empty.hidden = found.length > 0;
     controls.hidden = found.length === 0;
-    clock.closest("label").hidden = !found.some(({ times, values }) => times.length === values.length);
+    clock.closest("label").hidden = !found.some(({ times, values }) => values.length && times.length === values.length);
     offer();
     draw();
   };

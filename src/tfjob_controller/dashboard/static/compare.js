@@ -2,7 +2,7 @@
 import { chartControls, drawChart, durationText } from "./charts.js";
 
 const READ_SECONDS = 10;
-const figureText = (value) => Number(value.toPrecision(5)).toString();
+const figureText = (value) => (typeof value === "string" ? value : Number(value.toPrecision(5)).toString());
 
 function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -11,28 +11,31 @@ function element(tag, className, text) {
   return made;
 }
 
-// A job's series of a metric by its steps, or by the seconds since its start; null if it has none.
+// A job's series of a metric by its steps, or by the seconds since its start; null if it has none. `count` and the extremes, with
+// their positions, are those of all values, of which a long series has only some.
 function seriesOf(job, name, byTime) {
   const metric = job.metrics.find((each) => each.name === name);
-  if (!metric || !metric.values.length) return null;
-  const times = metric.times || [];
-  if (!byTime) return { label: job.label, axis: metric.axis, positions: metric.positions, values: metric.values };
+  if (!metric) return null;
+  const { count, last, values } = metric, times = metric.times || [];
+  const series = (axis, positions, values, last, place) => ({
+    label: job.label, axis, positions, values, count, last,
+    least: metric.least?.[0], greatest: metric.greatest?.[0], leastAt: metric.least && place(metric.least), greatestAt: metric.greatest && place(metric.greatest),
+  });
+  if (!byTime || !values.length) return series(metric.axis, metric.positions, values, last, ([, position]) => position);
   if (times.length !== metric.values.length) return null;
   const order = [...times.keys()].sort((one, other) => times[one] - times[other]);
   const start = job.started && job.started <= times[order[0]] ? job.started : times[order[0]];
-  return {
-    label: job.label, axis: "elapsed",
-    positions: order.map((index) => times[index] - start), values: order.map((index) => metric.values[index]),
-  };
+  return series(
+    "elapsed", order.map((index) => times[index] - start), order.map((index) => values[index]),
+    typeof last === "string" ? last : values[order.at(-1)], ([, , at]) => at - start,
+  );
 }
 
 const hasTimes = (job, name) => job.metrics.some((each) => each.name === name && (each.times || []).length === each.values.length && each.values.length);
 
-function extreme(values, positions, axis, isBetter) {
-  let at = 0;
-  values.forEach((value, index) => { if (isBetter(value, values[at])) at = index; });
-  const where = axis === "elapsed" ? durationText(positions[at]) : `${axis} ${figureText(positions[at])}`;
-  return [figureText(values[at]), where];
+function extreme(value, position, axis) {
+  if (value === undefined) return ["–"];
+  return [figureText(value), axis === "elapsed" ? durationText(position) : `${axis} ${figureText(position)}`];
 }
 
 function valueRow(series, color) {
@@ -46,10 +49,10 @@ function valueRow(series, color) {
     if (where) cell.append(" ", element("span", "minor", `at ${where}`));
     row.append(cell);
   };
-  add("Last", figureText(series.values.at(-1)));
-  add("Least", ...extreme(series.values, series.positions, series.axis, (one, other) => one < other));
-  add("Greatest", ...extreme(series.values, series.positions, series.axis, (one, other) => one > other));
-  add("Values", String(series.values.length));
+  add("Last", figureText(series.last));
+  add("Least", ...extreme(series.least, series.leastAt, series.axis));
+  add("Greatest", ...extreme(series.greatest, series.greatestAt, series.axis));
+  add("Values", String(series.count));
   return row;
 }
 
@@ -91,7 +94,7 @@ export function showComparison() {
     const timed = jobs.some((job) => hasTimes(job, name));
     clock.closest("label").hidden = !timed;
     const found = jobs.map((job) => seriesOf(job, name, timed && settings.clock));
-    const shown = found.filter(Boolean), axes = [...new Set(shown.map(({ axis }) => axis))];
+    const shown = found.filter((each) => each?.values.length), axes = [...new Set(shown.map(({ axis }) => axis))];
     const axis = axes.length === 1 ? axes[0] : "position";
     // The place of a job decides its colour, so that one without this metric changes no other's.
     const series = found.map((each, index) => each || { label: jobs[index].label, positions: [], values: [] });
