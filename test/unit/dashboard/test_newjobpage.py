@@ -97,10 +97,6 @@ def test_fields_that_nobody_touched_are_judged_by_the_api_server_alone(
 def test_a_variable_that_is_set_twice_is_judged_by_the_kind_of_the_job(browser: TestClient) -> None:
     env = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
     assert "spec.trainer.env[1].name: A is listed twice" in press(browser, "check", job(env=env))
-    container = {"name": "tensorflow", "image": "a", "env": env}
-    replica = {"replicas": 1, "tfReplicaType": "WORKER", "template": {"spec": {"containers": [container]}}}
-    manifest = {**new_manifest("TFJob"), "metadata": job()["metadata"], "spec": {"replicaSpecs": [replica]}}
-    assert "sets A again" not in press(browser, "check", manifest)
 
 
 def test_a_changed_form_is_held_to_its_limits(browser: TestClient) -> None:
