@@ -175,7 +175,7 @@ def test_queue_shows_the_next_gang_and_the_missing_resources(
     waiting, shares = out.split("\n\n")
     assert [line.split()[:2] for line in waiting.splitlines()[1:]] == [["1", "first"], ["2", "second"]]
     assert [line.split()[:3] for line in shares.splitlines()[2:]] == [[namespace, "0", "2"]]
-    assert "12 cpu (4 of 16 free)" in out
+    assert "12 cpu (4 of 16 usable)" in out
     assert "needs 12 CPUs more" in out
     assert "No Lease and no pod shows that the gang scheduler runs" in error
     assert "\n0 gangs with capacity" in error

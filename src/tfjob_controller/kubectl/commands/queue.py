@@ -113,18 +113,18 @@ def holder_rows(waits: Waits, now: datetime) -> tuple[list[str], list[list[str]]
 
 
 def _missing(missing: Sequence[Missing]) -> str:
-    """Returns a text such as `12 cpu (4 of 16 free)`: 16 are requested, 4 of them are free, and 12 are missing."""
+    """Returns a text such as `12 cpu (4 of 16 usable)`: whole pods can use 4 of the 16 that are requested."""
     return ", ".join(_missing_of(resource) for resource in missing)
 
 
 def _missing_of(missing: Missing) -> str:
     name, available = missing.resource, missing.available or "0"
-    free = f"({available} of {missing.requested} free)"
+    usable = f"({available} of {missing.requested} usable)"
     try:
         lacking = amount_from(name, missing.requested) - amount_from(name, available)
     except ValueError:  # a gang scheduler of another version
-        return f"{name} {free}"
-    return f"{quantity_of(name, lacking)} {name} {free}"
+        return f"{name} {usable}"
+    return f"{quantity_of(name, lacking)} {name} {usable}"
 
 
 def show_queue(session: Session, parsed: Namespace) -> int:
