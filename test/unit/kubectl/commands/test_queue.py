@@ -155,7 +155,7 @@ def test_the_missing_amount_of_each_resource_is_named() -> None:
     headers, rows = rows_of(queue_of([waiting]), NOW, with_namespace=False, wide=True)
     assert rows[0][headers.index("Missing")] == (
         "12500m cpu (3500m of 16 usable), 48Gi memory (16Gi of 64Gi usable), 8 nvidia.com/gpu (0 of 8 usable), "
-        "x (1 of many free)"
+        "x (1 of many usable)"
     )
 
 
