@@ -37,7 +37,7 @@ DESK, PHONE = 1280, 400
 # is complete.
 PICTURES: tuple[tuple[str, int, int, Literal["light", "dark"], str, str], ...] = (
     ("dashboard-jobs", DESK, 900, "light", "/jobs?namespace=", ".spark"),
-    ("dashboard-jobs-phone", PHONE, 860, "dark", "/jobs?namespace=", ".spark"),
+    ("dashboard-jobs-phone", PHONE, 860, "dark", "/jobs?namespace=", "tbody .pill"),
     ("dashboard-job", DESK, 1000, "light", JOB, "canvas"),
     ("dashboard-job-dark", DESK, 1000, "dark", JOB, "canvas"),
     ("dashboard-compare", DESK, 900, "light", COMPARISON, "canvas"),

@@ -216,7 +216,6 @@ def test_all_fields_that_the_api_server_names_stay_marked_until_they_change(gues
     fill(page, "Name", "many-problems")
     expect(manifest(page)).to_have_value(re.compile("many-problems"))
     wrong = """spec:
-  framework: Not A Framework
   datasetConfig: {storageUri: s3://b/x, env: [{}]}
   modelConfig: {output: {secretRef: {name: keys}}}
   trainer: {image: x}
@@ -226,11 +225,11 @@ def test_all_fields_that_the_api_server_names_stay_marked_until_they_change(gues
     expect(field(page, "Image")).to_have_value("x")
     press(page, "Check")
     expect(page.locator("#problems")).to_be_focused()
-    for label in ("Framework", "Trained model"):
+    for label in ("Dataset", "Trained model"):
         expect(field(page, label)).to_have_attribute("aria-invalid", "true")
     fill(page, "Trained model", "s3://b/trained")
     expect(field(page, "Trained model")).not_to_have_attribute("aria-invalid", "true")
-    expect(field(page, "Framework")).to_have_attribute("aria-invalid", "true")
+    expect(field(page, "Dataset")).to_have_attribute("aria-invalid", "true")
 
 
 def test_each_field_of_the_form_reaches_the_created_job(guest: Visitor, train: Trial) -> None:

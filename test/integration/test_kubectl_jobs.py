@@ -172,11 +172,12 @@ def test_queue_shows_the_next_gang_and_the_missing_resources(
         api.patch(f"{path}/{name}/status", {"status": status})
     code, out, error = plugin("queue", "-n", namespace, "-o", "wide")
     assert code == 0
-    waiting, shares = out.split("\n\n")
+    waiting, shares, starts = out.split("\n\n")
     assert [line.split()[:2] for line in waiting.splitlines()[1:]] == [["1", "first"], ["2", "second"]]
     assert [line.split()[:3] for line in shares.splitlines()[2:]] == [[namespace, "0", "2"]]
     assert "12 cpu (4 of 16 usable)" in out
     assert "needs 12 CPUs more" in out
+    assert [line.split()[0] for line in starts.splitlines()[2:]] == [f"{namespace}/first", f"{namespace}/second"]
     assert "No Lease and no pod shows that the gang scheduler runs" in error
     assert "\n0 gangs with capacity" in error
     assert [each["gang"] for each in json.loads(plugin("queue", "-n", namespace, "-o", "json")[1])["waiting"]] == [
