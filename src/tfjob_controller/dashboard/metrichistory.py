@@ -31,7 +31,7 @@ class _Point(NamedTuple):
     at: float | None = None
 
 
-class Sample(NamedTuple):
+class SeriesValue(NamedTuple):
     """One value of a series, and its seconds since 1970 if they are known."""
 
     value: float
@@ -55,8 +55,8 @@ class MetricSeries:
     times: Sequence[float] = ()
     count: int = 0
     last: float | str = ""
-    least: Sample | None = None
-    greatest: Sample | None = None
+    least: SeriesValue | None = None
+    greatest: SeriesValue | None = None
 
 
 def logged_series(lines: Iterable[str], names: Sequence[str]) -> list[MetricSeries]:
@@ -148,7 +148,7 @@ def _series(
     found = []
     for name in shown:
         samples = [
-            Sample(point.values[name], position, point.at)
+            SeriesValue(point.values[name], position, point.at)
             for position, point in zip(positions, points, strict=True)
             if name in point.values
         ]
@@ -157,7 +157,7 @@ def _series(
     return found
 
 
-def _one(name: str, axis: str, samples: Sequence[Sample], count: int, newest: float, most: int) -> MetricSeries:
+def _one(name: str, axis: str, samples: Sequence[SeriesValue], count: int, newest: float, most: int) -> MetricSeries:
     shown = _thinned(samples, most)
     times = [sample.at for sample in shown if sample.at is not None]
     return MetricSeries(
@@ -173,7 +173,7 @@ def _one(name: str, axis: str, samples: Sequence[Sample], count: int, newest: fl
     )
 
 
-def _thinned(samples: Sequence[Sample], most: int) -> Sequence[Sample]:
+def _thinned(samples: Sequence[SeriesValue], most: int) -> Sequence[SeriesValue]:
     """At most that many: the first and the last one, and the least and greatest of equal parts between them."""
     if len(samples) <= most:
         return samples
@@ -187,5 +187,5 @@ def _thinned(samples: Sequence[Sample], most: int) -> Sequence[Sample]:
     return [*kept, samples[-1]]
 
 
-def _value(sample: Sample) -> float:
+def _value(sample: SeriesValue) -> float:
     return sample.value

@@ -14,7 +14,7 @@ from tfjob_controller.dashboard.metrichistory import (
     MAX_SERIES,
     MetricSeries,
     ReportedMetrics,
-    Sample,
+    SeriesValue,
     charts,
     logged_series,
 )
@@ -129,7 +129,7 @@ def test_a_long_series_keeps_spikes_and_tells_of_all_its_values() -> None:
     assert {1e6, -5, 50, 1} <= set(found.values)
     assert (found.positions[0], found.positions[-1]) == (0, MAX_POINTS * 4 - 1)
     assert (found.count, found.last) == (MAX_POINTS * 4, 3)
-    assert (found.least, found.greatest) == (Sample(-5, 2001), Sample(1e6, 777))
+    assert (found.least, found.greatest) == (SeriesValue(-5, 2001), SeriesValue(1e6, 777))
 
 
 def test_a_long_series_of_reports_keeps_its_extremes_and_counts_all() -> None:
@@ -137,7 +137,7 @@ def test_a_long_series_of_reports_keeps_its_extremes_and_counts_all() -> None:
     for step in range(MAX_REPORTS * 5):
         reported.record({"loss": 1e6 if step == 11 else float(step % 7), "step": float(step)})
     (found,) = reported.series()
-    assert found.greatest == Sample(1e6, 11)
+    assert found.greatest == SeriesValue(1e6, 11)
     assert 1e6 in found.values
     assert found.count == MAX_REPORTS * 5
 
@@ -146,7 +146,7 @@ def test_a_long_series_of_reports_keeps_its_extremes_and_counts_all() -> None:
 def test_a_last_value_that_is_not_finite_is_named(last: str) -> None:
     lines = ["step=1 loss=2", f"step=2 loss={last} accuracy={last}"]
     loss, accuracy = logged_series(lines, NAMES)
-    assert (loss.values, loss.last, loss.least) == ([2], last, Sample(2, 1))
+    assert (loss.values, loss.last, loss.least) == ([2], last, SeriesValue(2, 1))
     assert (accuracy.values, accuracy.last, accuracy.count, accuracy.least) == ([], last, 0, None)
     reported = ReportedMetrics()
     for value in (2.0, float(last)):
