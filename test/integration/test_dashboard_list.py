@@ -121,7 +121,7 @@ def test_heads_of_columns_sort(listed: List) -> None:
     expect(listed.head("Job")).to_have_attribute("aria-sort", "descending")
     listed.head("Restarts").get_by_role("link").click()
     expect(listed.rows.first).to_have_text("runs")
-    assert "sort=-restarts" in listed.page.url
+    expect(listed.page).to_have_url(re.compile("sort=-restarts"))
 
 
 def test_a_saved_filter_is_there_after_a_reload_until_it_is_removed(listed: List) -> None:

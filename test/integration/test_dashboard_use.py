@@ -143,7 +143,7 @@ def test_a_job_whose_gpus_are_not_used_for_half_an_hour_is_said(
     ):
         running.open(guest.page, address)
         expect(guest.page.locator("#use")).to_contain_text("Its 2 GPUs were not used in the last 30 minutes.")
-        assert cells(guest.page) == {"GPU": "0 % of 2 GPUs", "GPU memory": "2.0Gi of 158.2Gi"}
+        eventually(lambda: cells(guest.page) == {"GPU": "0 % of 2 GPUs", "GPU memory": "2.0Gi of 158.2Gi"}, timeout=60)
         expect_accessible(guest.page)
         guest.page.goto(f"{origin_of(address)}/jobs?namespace={running.trial.namespace}")
         link = guest.page.get_by_role("link", name=running.trial.name, exact=True)

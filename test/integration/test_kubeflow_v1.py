@@ -334,8 +334,8 @@ def test_the_dashboard_shows_and_changes_a_job(cluster: Cluster, namespace: str,
         for replica in ("master-0", "worker-0", "worker-1"):
             expect(page.get_by_role("rowheader", name=replica)).to_be_visible()
             expect(page.get_by_label("Replica", exact=True).locator("option", has_text=replica)).to_have_count(1)
-        expect(view).to_contain_text("PyTorchJobRunning")
-        expect(view).to_contain_text("SuccessfulCreatePod")
+        expect(page.locator("#details")).to_contain_text("PyTorchJobRunning")
+        expect(page.locator("#details")).to_contain_text("SuccessfulCreatePod")
         expect(page.locator(".gantt rect.running")).to_have_count(3)
         page.get_by_role("button", name="Suspend").click()
         expect(view).to_contain_text("it is suspended")
