@@ -29,7 +29,7 @@ BOUNDS: Mapping[str, str] = {
     "dashboard/feeds.py: self._contents": "8 pages of at most 100 rows for each feed",
     "dashboard/loginrate.py: self._tried": "1 MB: the addresses of 4,096 clients, and a number for each",
     "dashboard/keptjobs.py: self._series": "16 MB: of 32 jobs, 8 series of 1,000 points",
-    "dashboard/pages/rendering.py: self._values": "100 readings; their keys are names that were checked",
+    "dashboard/services.py: self._values": "100 readings; their keys are names that were checked",
     "dashboard/users.py: self._allowed": "1,000 answers for each person; their keys are names that were checked",
     "dashboard/users.py: self._rejected": "hashes of 200 tokens",
     "kube/flowcontrol.py: self._buckets": "a bucket for 4,096 namespaces, UIDs, addresses, or usernames of reviews",

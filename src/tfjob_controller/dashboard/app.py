@@ -34,6 +34,7 @@ from tfjob_controller.dashboard.pages import (
     use,
 )
 from tfjob_controller.dashboard.pages.login import LoginPages, Logins
+from tfjob_controller.dashboard.services import ALONE, Bounds, Services
 from tfjob_controller.dashboard.users import BrowserSessions
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.meta import PathError
@@ -127,10 +128,10 @@ def create_app(
         exception_handlers={ApiError: _problem, ClientError: _problem, PathError: _problem, 404: _not_found},
         lifespan=lifespan,
     )
-    bounds = rendering.Bounds() if logins.link is None else rendering.ALONE
+    bounds = Bounds() if logins.link is None else ALONE
     log_in_again = entrance.log_in_again if logins.link is None else None
     kept_jobs = KeptJobs(kept) if kept is not None else None
-    services = app.state.services = rendering.Services.of(clock, bounds, log_in_again, prometheus, kept_jobs)
+    services = app.state.services = Services.of(clock, bounds, log_in_again, prometheus, kept_jobs)
     return app
 
 

@@ -27,7 +27,7 @@ from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.keptjobs import KeptJobs
 from tfjob_controller.dashboard.pages import history
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
-from tfjob_controller.dashboard.pages.rendering import ALONE
+from tfjob_controller.dashboard.services import ALONE
 from tfjob_controller.dashboard.users import User
 
 HOST = "127.0.0.1:8001"

@@ -12,7 +12,8 @@ from helpers.fakeclock import FakeClock
 from helpers.scripted import ScriptedRequester
 from tfjob_controller.dashboard.app import create_app
 from tfjob_controller.dashboard.pages.login import Logins, OneTimeLink
-from tfjob_controller.dashboard.pages.rendering import Readings, event, sparkline
+from tfjob_controller.dashboard.pages.rendering import event, sparkline
+from tfjob_controller.dashboard.services import Readings
 from tfjob_controller.dashboard.turns import PersonTurns
 from tfjob_controller.dashboard.users import User
 
