@@ -204,11 +204,6 @@ class _Queue:
         return unknown or Start(latest, least_certain(start.basis for start in starts), is_quota=True)
 
 
-def wait_of(gang: Gang, capacity: HeldCapacity, now: datetime) -> Wait | None:
-    """Returns what a gang waits for if none is ahead of it; None for one that is not in the queue."""
-    return _Queue(capacity, now).add(gang)
-
-
 def waits_of(capacity: HeldCapacity, namespace: str, now: datetime) -> Waits:
     """What the first gangs of a queue wait for, by namespace and name; "" is the queue of all namespaces."""
     queue = _Queue(capacity, now)

@@ -18,10 +18,10 @@ from tfjob_controller.client.job import ready_text
 from tfjob_controller.client.jobclass import BY_SLUG, JobClass, verdict_of, verdict_of_reason
 from tfjob_controller.client.kinds import KINDS, AnyJob, kind_of
 from tfjob_controller.client.text import one_line
+from tfjob_controller.dashboard.paging import page_number, page_of
 from tfjob_controller.kinds.clientkind import ClientKind
 from tfjob_controller.kube.meta import ObjectMeta
 
-PAGE_ROWS = 100
 _MAX_TEXT = 300
 # More than a job may report.
 _MAX_METRICS = 256
@@ -186,7 +186,7 @@ class Selection:
     @classmethod
     def of(cls, query: Mapping[str, str], namespace: str) -> Selection:
         """From the parameters of a URL; values that do not exist count as not given. `namespace` is the default."""
-        sort, page, state = query.get("sort", ""), query.get("page", ""), query.get("state", "")
+        sort, state = query.get("sort", ""), query.get("state", "")
         kinds = tuple(kind.word for kind in KINDS)
         return cls(
             namespace=query.get("namespace", namespace)[:253],
@@ -194,7 +194,7 @@ class Selection:
             state=_known(_SUMMARIES.get(state, state), tuple(BY_SLUG)),
             text=query.get("text", "")[:_MAX_TEXT],
             sort=sort if sort.removeprefix("-") in _SORTS else _DEFAULT_SORT,
-            page=max(1, int(page)) if page.isdecimal() and len(page) < 7 else 1,
+            page=page_number(query.get("page", "")),
         )
 
     def parameters(self, **changes: str | int) -> dict[str, str]:
@@ -264,6 +264,5 @@ def select(rows: Iterable[JobRow], selection: Selection) -> ShownRows:
         selected = [row for row in selected if row.job_class is BY_SLUG[selection.state]]
     selected.sort(key=lambda row: (row.metadata.namespace, row.metadata.name, row.kind))
     selected = _sorted(_sorted(selected, "-age"), selection.sort)
-    pages = max(1, -(-len(selected) // PAGE_ROWS))
-    page = min(selection.page, pages)
-    return ShownRows(selected[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(selected), page, pages, counts)
+    page = page_of(selected, selection.page)
+    return ShownRows(page.rows, page.total, page.page, page.pages, counts)

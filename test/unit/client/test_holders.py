@@ -12,7 +12,7 @@ from helpers.memoryapi import Fault, MemoryApi, refusal
 from tfjob_controller.api.common.cluster import Node, NodeSpec, NodeStatus, ScheduledPod, ScheduledPodSpec
 from tfjob_controller.api.gang import Gang, GangMeta, GangSpec, GangStatus, Member, Missing, NodePlacement
 from tfjob_controller.api.trainjob.types import TRAINJOBS
-from tfjob_controller.client.holders import Wait, end_text, start_text, wait_of, waits_of
+from tfjob_controller.client.holders import Wait, end_text, start_text, waits_of
 from tfjob_controller.client.jobtimes import JobTimes, read_jobs
 from tfjob_controller.client.kinds import OWN_KINDS
 from tfjob_controller.client.usage import HeldCapacity, Holding, holdings_of
@@ -57,8 +57,14 @@ def capacity(*holdings: Holding, times: Any = (), nodes: Any = NODES) -> HeldCap
     return HeldCapacity({}, nodes, holdings, dict(times), requested=holdings)
 
 
+def alone(gang: Gang, state: HeldCapacity) -> Wait | None:
+    """What a gang waits for if none is ahead of it."""
+    key = gang.metadata.namespace, gang.metadata.name
+    return waits_of(replace(state, gangs={key: gang}), "", NOW).get(key)
+
+
 def shown(gang: Gang, state: HeldCapacity) -> Wait:
-    wait = wait_of(gang, state, NOW)
+    wait = alone(gang, state)
     assert wait is not None
     return wait
 
@@ -262,7 +268,7 @@ def test_the_deletion_of_pods_is_known_once_all_are_being_deleted() -> None:
 
 def test_gangs_that_do_not_wait_wait_for_nothing() -> None:
     for phase in ("Admitted", "Bound", "Released"):
-        assert wait_of(waiting(phase=phase), capacity(), NOW) is None
+        assert alone(waiting(phase=phase), capacity()) is None
 
 
 def test_what_is_reserved_for_members_without_a_pod_is_held_by_the_job_of_their_gang() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tfjob_controller.client.jobclass import JobClass
-from tfjob_controller.dashboard.jobrows import PAGE_ROWS, JobRow, Selection, row_decoder, select
+from tfjob_controller.dashboard.jobrows import JobRow, Selection, row_decoder, select
+from tfjob_controller.dashboard.paging import PAGE_ROWS
 from tfjob_controller.kinds.tfjob.clientkind import CLIENT_KIND as TFJOB
 from tfjob_controller.kinds.trainjob.clientkind import CLIENT_KIND as TRAINJOB
 from tfjob_controller.kube.meta import ObjectMeta

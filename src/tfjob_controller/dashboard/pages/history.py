@@ -7,7 +7,7 @@ get jobs of that kind in that namespace, and logs whether they may get `pods/log
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,32 +23,19 @@ from tfjob_controller.dashboard.keptjobs import KeptJobs
 from tfjob_controller.dashboard.manifesttext import text_of
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.dashboard.pages.logstream import line_html
+from tfjob_controller.dashboard.paging import page_number, page_of
 from tfjob_controller.dashboard.streams import EventStream
 from tfjob_controller.dashboard.users import User
 from tfjob_controller.kube.errors import ApiError
 from tfjob_controller.kube.requester import server_now
 from tfjob_controller.util.text import without_log_time
 
-PAGE_ROWS = 100
 _MAX_TEXT = 253
 _MAX_ROWS = 200
 # Lines of a stream that are sent at once.
 _BATCH = 200
 # The classes and words of pills, by the states of records.
 STATES = {"Succeeded": ("done", "succeeded"), "Failed": ("failed", "failed"), DELETED: ("suspended", "deleted")}
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A page of the list."""
-
-    rows: Sequence[Entry]
-    total: int
-    page: int
-
-    @property
-    def pages(self) -> int:
-        return max(1, -(-self.total // PAGE_ROWS))
 
 
 async def history_page(request: Request) -> Response:
@@ -58,8 +45,8 @@ async def history_page(request: Request) -> Response:
         # First, because a listing of all namespaces costs much, also whoever may get none of it.
         await rendering.read(request, lambda: _check_any(user, namespace))
         entries = await rendering.read_kept(request, lambda kept: kept.entries(namespace, text))
-        wanted = request.query_params.get("page", "")
-        shown = await rendering.read(request, lambda: _page_of(_allowed(entries, user, namespace), wanted))
+        number = page_number(request.query_params.get("page", ""))
+        shown = await rendering.read(request, lambda: page_of(_allowed(entries, user, namespace), number))
     except (ApiError, ClientError) as error:
         if rendering.api_error_of(error) is not None and not rendering.is_forbidden(error):
             return rendering.problem_page(request, error, user.origin)
@@ -143,8 +130,7 @@ async def log_file(request: Request) -> Response:
         return rendering.problem_page(request, error, user.origin)
     # The store has checked the name of the log, and the entries have that of the job.
     name = f"{request.path_params['name']}.{file.name}.log"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    return PlainTextResponse(content, headers=headers)
+    return PlainTextResponse(content, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 async def _log(request: Request, *, has_times: bool = True) -> tuple[LogFile, bytes]:
@@ -201,13 +187,6 @@ def _check_logs(user: User, namespace: str) -> None:
 
 def _may_read_logs(user: User, namespace: str) -> bool:
     return user.may("get", PODS, namespace, "log")
-
-
-def _page_of(entries: Sequence[Entry], wanted: str) -> Shown:
-    number = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 7 else 1
-    pages = max(1, -(-len(entries) // PAGE_ROWS))
-    page = min(max(1, number), pages)
-    return Shown(entries[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(entries), page)
 
 
 def _text(request: Request) -> str:

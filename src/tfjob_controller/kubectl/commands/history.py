@@ -50,7 +50,7 @@ def open_history(url: str) -> History:
 def list_history(session: Session, parsed: Namespace) -> int:
     """`list --history`."""
     _check_flags(parsed)
-    history, url = None, history_url(parsed)
+    url = history_url(parsed)
     if not url:
         raise UsageError(f"--history: give the place of the history, as --history=s3://bucket/prefix or in ${VARIABLE}")
     history = open_history(url)
