@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfjob_controller.api.common.accelerators import is_accelerator
 from tfjob_controller.api.common.quantity import CPU, amount_from, rounded_quantity
@@ -13,6 +14,8 @@ from tfjob_controller.client.usage import ClusterUsage, NodeUsage
 
 # Resources and namespaces that are shown; more are counted.
 _MAX_RESOURCES, _MAX_HOLDERS = 3, 4
+# What nodes have, what of that is free, and what is reserved for gangs.
+Totals: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,12 @@ class ClusterSummary:
 def cluster_summary(usage: ClusterUsage, queue: GangQueue | None) -> ClusterSummary:
     """The summary of all accelerators; of CPUs in a cluster that has none. `queue` is None if it cannot be read."""
     held = _sum(holding.requests for holding in usage.holdings)
-    names = _accelerators(usage, held)
-    resources = [_summary(name, usage.nodes, held) for name in names or [CPU]][:_MAX_RESOURCES]
+    totals = None if usage.nodes is None else node_totals(usage.nodes)
+    names = _accelerators(totals or {}, held)
+    resources = [_summary(name, totals, held) for name in names or [CPU]][:_MAX_RESOURCES]
     holders = Counter[str]()
     for holding in usage.holdings:
-        holders[holding.namespace] += sum(_amount(name, holding.requests) for name in names or [CPU])
+        holders[holding.namespace] += sum(amount_of(name, holding.requests) for name in names or [CPU])
     top = [(namespace, amount) for namespace, amount in holders.most_common() if amount]
     return ClusterSummary(
         resources,
@@ -67,24 +71,36 @@ def cluster_summary(usage: ClusterUsage, queue: GangQueue | None) -> ClusterSumm
     )
 
 
-def _accelerators(usage: ClusterUsage, held: Mapping[str, int]) -> list[str]:
+def _accelerators(totals: Mapping[str, Totals], held: Mapping[str, int]) -> list[str]:
     """Those that nodes have, or that jobs hold; the most numerous first."""
-    totals = _sum(node.allocatable for node in usage.nodes or ())
-    names = [name for name in {*totals, *held} if is_accelerator(name) and (totals[name] or held.get(name))]
-    return sorted(names, key=lambda name: (-totals[name], name))
+    numbers = {name: totals[name][0] if name in totals else 0 for name in {*totals, *held} if is_accelerator(name)}
+    names = [name for name, number in numbers.items() if number or held.get(name)]
+    return sorted(names, key=lambda name: (-numbers[name], name))
 
 
-def _summary(name: str, nodes: Sequence[NodeUsage] | None, held: Mapping[str, int]) -> ResourceSummary:
-    if nodes is None:
+def node_totals(nodes: Iterable[NodeUsage]) -> Mapping[str, Totals]:
+    """The totals of each resource that the nodes have."""
+    totals: dict[str, Totals] = {}
+    for node in nodes:
+        for name in node.allocatable:
+            total, free, reserved = totals.get(name, (0, 0, 0))
+            totals[name] = (
+                total + amount_of(name, node.allocatable),
+                free + amount_of(name, node.free),
+                reserved + amount_of(name, node.reserved),
+            )
+    return totals
+
+
+def amount_of(name: str, amounts: Mapping[str, str]) -> int:
+    """The amount of a resource; 0 without it."""
+    return amount_from(name, amounts.get(name) or "0")
+
+
+def _summary(name: str, totals: Mapping[str, Totals] | None, held: Mapping[str, int]) -> ResourceSummary:
+    if totals is None:
         return ResourceSummary(name, held.get(name, 0))
-    total, free, reserved = (
-        sum(_amount(name, amounts) for amounts in column)
-        for column in (
-            [node.allocatable for node in nodes],
-            [node.free for node in nodes],
-            [node.reserved for node in nodes],
-        )
-    )
+    total, free, reserved = totals.get(name, (0, 0, 0))
     return ResourceSummary(name, total - free - reserved, reserved, total)
 
 
@@ -93,9 +109,5 @@ def _sum(amounts: Iterable[Mapping[str, str]]) -> Counter[str]:
     for each in amounts:
         for name in each:
             if name == CPU or is_accelerator(name):
-                total[name] += _amount(name, each)
+                total[name] += amount_of(name, each)
     return total
-
-
-def _amount(name: str, amounts: Mapping[str, str]) -> int:
-    return amount_from(name, amounts.get(name, "0"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from tfjob_controller.api.common.quantity import amount_from, rounded_quantity
 from tfjob_controller.client.errors import ClientError
 from tfjob_controller.client.usage import ClusterUsage, JobUsage, NodeUsage, by_zone, read_usage
+from tfjob_controller.dashboard.clustersummary import amount_of, node_totals
 from tfjob_controller.dashboard.pages import rendering
 from tfjob_controller.kube.errors import ApiError
 
@@ -34,10 +34,10 @@ async def cluster_page(request: Request) -> Response:
             return rendering.problem_page(request, error, user.origin)
         notice = f"{rendering.message_of(error, user.origin)}."
         return rendering.page(request, "cluster.html", shown=None, notice=notice, namespace=namespace)
-    shares = {node.node: _shares(node) for node in usage.nodes or ()}
+    shares = {node.node: _shares([node]) for node in usage.nodes or ()}
     shown = {
         "shares": shares,
-        "totals": _totals(usage.nodes or ()),
+        "totals": _shares(usage.nodes or ()),
         "nodes": len(usage.nodes or ()),
         "zones": [(zone, sorted(names, key=lambda name: _rank(name, shares))) for zone, names in by_zone(usage)],
         "holdings": _holdings(usage),
@@ -74,27 +74,9 @@ class HoldingText:
     is_deleted: bool
 
 
-def _shares(node: NodeUsage) -> list[Share]:
-    """Devices come first."""
-    return _ordered(
-        _share(resource, *(_amount(resource, amounts) for amounts in (node.allocatable, node.free, node.reserved)))
-        for resource in node.allocatable
-    )
-
-
-def _totals(nodes: Iterable[NodeUsage]) -> list[Share]:
-    """The resources of all nodes together; devices come first."""
-    total, free, reserved = Counter[str](), Counter[str](), Counter[str]()
-    for node in nodes:
-        for resource in node.allocatable:
-            total[resource] += _amount(resource, node.allocatable)
-            free[resource] += _amount(resource, node.free)
-            reserved[resource] += _amount(resource, node.reserved)
-    return _ordered(_share(resource, total[resource], free[resource], reserved[resource]) for resource in total)
-
-
-def _amount(resource: str, amounts: Mapping[str, str]) -> int:
-    return amount_from(resource, amounts.get(resource) or "0")
+def _shares(nodes: Iterable[NodeUsage]) -> list[Share]:
+    """The resources of nodes together; devices come first."""
+    return _ordered(_share(resource, *amounts) for resource, amounts in node_totals(nodes).items())
 
 
 def _ordered(shares: Iterable[Share | None]) -> list[Share]:
@@ -141,7 +123,7 @@ def _holding_text(holding: JobUsage) -> HoldingText:
     others = [
         f"{rounded_quantity(resource, amount)} {resource}"
         for resource in ("cpu", "memory")
-        if (amount := _amount(resource, holding.requests))
+        if (amount := amount_of(resource, holding.requests))
     ]
     text = ", ".join([f"{pods} pod{'' if pods == 1 else 's'}", *devices, *others])
     return HoldingText(holding.namespace, kind, name, text, holding.deleted)
